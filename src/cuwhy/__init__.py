@@ -1,0 +1,31 @@
+"""cuwhy: why a GPU kernel failed, from the evidence it left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cuwhy.diagnose import diagnose
+    from cuwhy.model.diagnosis import Diagnosis, Finding
+    from cuwhy.model.errors import CuwhyError, InputError
+
+__version__ = "0.1.0"
+
+__all__ = ["CuwhyError", "Diagnosis", "Finding", "InputError", "__version__", "diagnose"]
+
+_LAZY = {
+    "diagnose": "cuwhy.diagnose",
+    "Diagnosis": "cuwhy.model.diagnosis",
+    "Finding": "cuwhy.model.diagnosis",
+    "CuwhyError": "cuwhy.model.errors",
+    "InputError": "cuwhy.model.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Importing cuwhy must cost nothing: the command line asks for one verb only.
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'cuwhy' has no attribute {name!r}")

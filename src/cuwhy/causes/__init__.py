@@ -1,0 +1,1 @@
+"""The catalogue of causes; each folder ``<class>/<cause>`` holds one rule and its README."""

@@ -1,0 +1,440 @@
+"""Facts: typed statements, each read from one artefact, each with its origin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from cuwhy.model.place import Frame, Place
+
+#: (x, y, z), as in ``threadIdx`` and ``gridDim``.
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a fact was read.
+
+    Attributes:
+        artefact: name of the artefact inside the case, or the file's name.
+        where: the spot inside it (section, record, line number).
+    """
+
+    artefact: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine that the artefact was written on; unknown fields are empty."""
+
+    device: str = ""
+    architecture: str = ""
+    sm_count: int = 0
+    driver: str = ""
+    cuda: str = ""
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One kernel argument.
+
+    Attributes:
+        position: 0-based.
+        offset: byte offset in the parameter block.
+        size: bytes.
+        type: C type from the mangled name or PTX type, empty when unknown.
+        name: parameter name when the source says, else empty.
+        value: integer or float value where the type is scalar, else None.
+        raw: the bytes, little endian, as hex (at most 64 bytes).
+        is_pointer: True for pointers; None when nothing tells.
+    """
+
+    position: int
+    offset: int
+    size: int
+    type: str = ""
+    name: str = ""
+    value: int | float | None = None
+    raw: str = ""
+    is_pointer: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """The name when it is known, else ``arg0``."""
+        return self.name or f"arg{self.position}"
+
+    @property
+    def text(self) -> str:
+        """The value as a person reads it; pointers in hex."""
+        if self.is_pointer and isinstance(self.value, int):
+            return "nullptr" if self.value == 0 else f"{self.value:#x}"
+        if isinstance(self.value, bool):
+            return "true" if self.value else "false"
+        if self.value is not None:
+            return repr(self.value) if isinstance(self.value, float) else str(self.value)
+        return f"0x{self.raw}" if self.raw else "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch (a grid).
+
+    Attributes:
+        kernel: mangled symbol.
+        name: demangled, with parameter types.
+        short: demangled base name without template and parameter lists.
+        grid_id: the driver's 64-bit id; counts launches in the context. 0: unknown.
+        device: CUDA device index, -1 when unknown.
+        context: handle of the context, 0 when unknown.
+        grid, block, cluster: dimensions; cluster is (0, 0, 0) without clusters.
+        registers: registers per thread.
+        shared_bytes: shared memory per block in bytes, -1 when unknown.
+        arguments: in order of declaration.
+    """
+
+    kernel: str
+    name: str
+    short: str
+    grid_id: int = 0
+    device: int = -1
+    context: int = 0
+    grid: Dim3 = (0, 0, 0)
+    block: Dim3 = (0, 0, 0)
+    cluster: Dim3 = (0, 0, 0)
+    registers: int = 0
+    shared_bytes: int = -1
+    arguments: tuple[Argument, ...] = ()
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """A set of threads, summarised.
+
+    Attributes:
+        count, warps, blocks: how many of each hold the property; 0 when unknown.
+        first_block, first_thread: lowest block (z, y, x order) and its lowest
+            thread; None when unknown.
+        pattern: the shape of the set in words ("one lane", "a whole block").
+        blocks_seen: how many blocks were on the chip to be looked at.
+    """
+
+    count: int = 0
+    warps: int = 0
+    blocks: int = 0
+    first_block: Dim3 | None = None
+    first_thread: Dim3 | None = None
+    pattern: str = ""
+    blocks_seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How far an address lies from one pointer argument (bytes, signed)."""
+
+    argument: int
+    label: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A faulting address and how it is known.
+
+    Attributes:
+        value: device address; for shared and local memory the offset in the window.
+        space: "global", "shared", "local", "generic" or "".
+        width: bytes accessed, 0 when unknown.
+        how: "registers" (base register read from the dump) or "evaluated"
+            (recomputed from arguments, block and thread through the SASS).
+        block, thread: whose address this is.
+        base: position of the pointer argument the address was computed from, or None.
+        distances: to each pointer argument, nearest first.
+        known_as: name of the constant if the address or index is one ("INT64_MAX").
+        window: "shared", "local" or "" when a global address fell into such a window.
+        low, high: lowest and highest faulting address seen over all threads.
+    """
+
+    value: int
+    space: str = ""
+    width: int = 0
+    how: str = ""
+    block: Dim3 | None = None
+    thread: Dim3 | None = None
+    base: int | None = None
+    distances: tuple[Distance, ...] = ()
+    known_as: str = ""
+    window: str = ""
+    low: int = 0
+    high: int = 0
+
+    @property
+    def misaligned_by(self) -> int:
+        """The address modulo the access width; 0 when aligned or unknown."""
+        return self.value % self.width if self.width > 1 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An exception that a core dump shows, for all threads that share it.
+
+    Attributes:
+        exception: CUDBG exception code (cudadebugger.h); 0 for a trap, which
+            leaves none.
+        place: where; the pc is the error pc where the dump holds a valid one.
+        precise: True when the pc is the hardware's error pc.
+        access: "load", "store", "atomic", "barrier", "call", "trap" or "" from
+            the opcode of the instruction.
+        opcode: the instruction's mnemonic ("LDG"), empty when unknown.
+        address: the faulting address where it can be told.
+        call_depth: frames on the device call stack of the first thread.
+        sm_only: True when only the SM's record is left; the warps had gone.
+    """
+
+    launch: Launch | None
+    exception: int
+    place: Place | None
+    threads: Threads
+    precise: bool = False
+    access: str = ""
+    opcode: str = ""
+    address: Address | None = None
+    call_depth: int = 0
+    sm_only: bool = False
+    stack: tuple[Place, ...] = ()
+    origin: Origin = Origin("")
+
+
+class WaitKind(str, Enum):
+    """What a warp in a hung kernel waits for."""
+
+    BLOCK_BARRIER = "block barrier"
+    WARP_BARRIER = "warp barrier"
+    CLUSTER_BARRIER = "cluster barrier"
+    GRID_BARRIER = "grid barrier"
+    SPIN = "spin loop"
+    MEMORY = "memory"
+    SLEEP = "sleep"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Threads of a running kernel that stand at one instruction.
+
+    Attributes:
+        kind: what they wait for.
+        barrier: number of the barrier (0 is ``__syncthreads``), None elsewhere.
+        expected: threads the barrier expects, None when the whole block.
+        address: the address a spin loop reads, where it can be told.
+        arrived_per_block: threads that stand at this barrier in the first block.
+        block_threads: threads in a block.
+        exited_per_block: threads of the first block that have left the kernel.
+        loop: places of the spin loop, first to last instruction.
+        written_elsewhere: kernel lines that store through the same argument.
+    """
+
+    launch: Launch | None
+    kind: WaitKind
+    place: Place | None
+    threads: Threads
+    barrier: int | None = None
+    expected: int | None = None
+    address: Address | None = None
+    arrived_per_block: int = 0
+    block_threads: int = 0
+    exited_per_block: int = 0
+    loop: tuple[Place, ...] = ()
+    writers: tuple[Place, ...] = ()
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Which blocks of a launch the dump shows, and how they stand.
+
+    Attributes:
+        total: blocks in the grid.
+        resident: blocks on the chip when the dump was taken.
+        finished_or_pending: the rest; a dump cannot tell the two apart.
+    """
+
+    launch: Launch
+    total: int
+    resident: int
+    finished_or_pending: int
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The allocation nearest to an address, as a checker reports it.
+
+    Attributes:
+        address: start; size: bytes; distance: bytes from the allocation to the
+            access (0: inside); side: "before", "after", "inside" or "".
+        frames: host frames that allocated it, innermost first.
+    """
+
+    address: int
+    size: int
+    distance: int = 0
+    side: str = ""
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SanitizerFault:
+    """One distinct fault out of a Compute Sanitizer report (records merged).
+
+    Attributes:
+        tool: "memcheck", "racecheck", "synccheck" or "initcheck".
+        kind: one of the names in :data:`SANITIZER_KINDS`.
+        message: the tool's own words, one line.
+        kernel, name, short: mangled (may be empty), demangled, base name.
+        place: where; ``other`` is the second side of a race.
+        access: "read", "write", "atomic" or ""; ``other_access`` likewise.
+        space: "global", "shared", "local" or "".
+        width: bytes accessed; address: of the first record; low/high over all.
+        records: how many records were merged; threads: first and count.
+        hazards: hazards that racecheck counted.
+        host: host frames of the launch, innermost first.
+    """
+
+    tool: str
+    kind: str
+    message: str
+    kernel: str = ""
+    name: str = ""
+    short: str = ""
+    place: Place | None = None
+    other: Place | None = None
+    access: str = ""
+    other_access: str = ""
+    space: str = ""
+    width: int = 0
+    address: int | None = None
+    low: int = 0
+    high: int = 0
+    records: int = 1
+    hazards: int = 0
+    threads: Threads = Threads()
+    allocation: Allocation | None = None
+    host: tuple[Frame, ...] = ()
+    origin: Origin = Origin("")
+
+
+#: Kinds of :class:`SanitizerFault`.
+SANITIZER_KINDS = frozenset(
+    {
+        "out-of-bounds",  # global, shared or local: see ``space``
+        "misaligned",
+        "null",  # an out-of-bounds access at or next to address 0
+        "use-after-free",
+        "stack-overflow",
+        "invalid-pc",
+        "illegal-instruction",
+        "race",
+        "uninitialized-read",
+        "uninitialized-shared-read",
+        "unused-memory",
+        "divergent-barrier",
+        "invalid-barrier",
+        "barrier-mismatch",
+        "leak",
+        "api-error",
+        "assert",
+        "other",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SanitizerSummary:
+    """That a checker ran to its end, and how many errors it printed."""
+
+    tool: str
+    errors: int
+    warnings: int = 0
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class AssertMessage:
+    """A device-side assertion as the program's output shows it, merged.
+
+    Attributes:
+        file, line, function, expression: as printed by ``__assertfail``.
+        threads: which threads printed it.
+    """
+
+    file: str
+    line: int
+    function: str
+    expression: str
+    threads: Threads
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """What the runtime, driver or framework said.
+
+    Attributes:
+        code: numeric CUDA error, 0 when only a text was printed.
+        name: "cudaErrorIllegalAddress" or similar, may be empty.
+        text: the line as printed.
+    """
+
+    code: int
+    name: str
+    text: str
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class HostTraceback:
+    """A Python traceback in the program's output.
+
+    Attributes:
+        frames: outermost first, as Python prints them.
+        exception: type name; message: its first line.
+    """
+
+    frames: tuple[Frame, ...]
+    exception: str
+    message: str
+    origin: Origin = Origin("")
+
+    @property
+    def user(self) -> Frame | None:
+        """The deepest frame outside library code."""
+        for frame in reversed(self.frames):
+            if not frame.is_library:
+                return frame
+        return self.frames[-1] if self.frames else None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanExit:
+    """The program's output says that it ended well (``cudaSuccess``, exit code 0)."""
+
+    text: str
+    origin: Origin = Origin("")
+
+
+Fact = (
+    Machine
+    | Launch
+    | Fault
+    | Wait
+    | Residency
+    | SanitizerFault
+    | SanitizerSummary
+    | AssertMessage
+    | ErrorReport
+    | HostTraceback
+    | CleanExit
+)

@@ -1,0 +1,1 @@
+"""Readers, one per artefact: bytes -> facts.  Pure: no subprocess, no GPU, no writing."""

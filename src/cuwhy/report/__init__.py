@@ -1,0 +1,1 @@
+"""Diagnosis -> text, JSON: no logic, only words and layout."""
