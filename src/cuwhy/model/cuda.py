@@ -34,18 +34,29 @@ EXCEPTIONS = {
         ExceptionKind(4, "WARP_ILLEGAL_INSTRUCTION", "the hardware refused an instruction", 715),
         ExceptionKind(5, "WARP_OUT_OF_RANGE_ADDRESS", "an address outside its memory window", 700),
         ExceptionKind(6, "WARP_MISALIGNED_ADDRESS", "an address that is no multiple of the access size", 716),
-        ExceptionKind(7, "WARP_INVALID_ADDRESS_SPACE", "an access to a memory space the instruction may not touch", 717),
+        ExceptionKind(
+            7, "WARP_INVALID_ADDRESS_SPACE", "an access to a memory space the instruction may not touch", 717
+        ),
         ExceptionKind(8, "WARP_INVALID_PC", "execution ran to an address that holds no code", 718),
         ExceptionKind(9, "WARP_HARDWARE_STACK_OVERFLOW", "the hardware call stack overflowed", 700),
         ExceptionKind(10, "DEVICE_ILLEGAL_ADDRESS", "the memory system refused an address", 700),
-        ExceptionKind(11, "LANE_MISALIGNED_ADDRESS", "an address that is no multiple of the access size", 716),
+        ExceptionKind(
+            11, "LANE_MISALIGNED_ADDRESS", "an address that is no multiple of the access size", 716
+        ),
         ExceptionKind(12, "WARP_ASSERT", "a device-side assert failed", 710),
         ExceptionKind(13, "LANE_SYSCALL_ERROR", "a device-side system call (malloc, free) failed", 719),
         ExceptionKind(14, "WARP_ILLEGAL_ADDRESS", "an address that is not mapped", 700),
         ExceptionKind(15, "LANE_NONMIGRATABLE_ATOMSYS", "a system-wide atomic where it is not allowed", 700),
         ExceptionKind(16, "LANE_INVALID_ATOMSYS", "a system-wide atomic where it is not allowed", 700),
-        ExceptionKind(17, "CLUSTER_OUT_OF_RANGE_ADDRESS", "a distributed shared memory address out of range", 700),
-        ExceptionKind(18, "CLUSTER_BLOCK_NOT_PRESENT", "an access to a block of the cluster that is gone or never was", 700),
+        ExceptionKind(
+            17, "CLUSTER_OUT_OF_RANGE_ADDRESS", "a distributed shared memory address out of range", 700
+        ),
+        ExceptionKind(
+            18,
+            "CLUSTER_BLOCK_NOT_PRESENT",
+            "an access to a block of the cluster that is gone or never was",
+            700,
+        ),
         ExceptionKind(19, "WARP_STACK_CANARY", "a stack frame's canary was overwritten", 700),
         ExceptionKind(20, "WARP_TMEM_ACCESS_CHECK", "an access to tensor memory that is not allocated", 700),
         ExceptionKind(21, "WARP_TMEM_LEAK", "tensor memory was not freed before the block ended", 719),

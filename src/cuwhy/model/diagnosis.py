@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from cuwhy.model.facts import Fact, Launch, Threads
@@ -139,6 +139,15 @@ class Artefact:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """One line of a source that was handed over: file as in the line table, 1-based line, text."""
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The answer for one failure.
 
@@ -148,13 +157,15 @@ class Diagnosis:
         artefacts: what was read.
         open: what is not known and what would tell.
         notes: limits of this reading ("nvdisasm is not installed: no SASS").
+        excerpts: source lines that findings name, where the source is at hand.
     """
 
     findings: tuple[Finding, ...] = ()
     facts: tuple[Fact, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
     open: tuple[Next, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    excerpts: tuple[Excerpt, ...] = ()
 
     @property
     def primary(self) -> Finding | None:
@@ -163,3 +174,9 @@ class Diagnosis:
             if finding.role is Role.PRIMARY:
                 return finding
         return None
+
+    def excerpt(self, frame: Frame | None) -> str | None:
+        """Return the source line of a frame, None when it is not at hand."""
+        if frame is None:
+            return None
+        return next((e.text for e in self.excerpts if (e.file, e.line) == (frame.file, frame.line)), None)

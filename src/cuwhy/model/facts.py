@@ -191,6 +191,10 @@ class Fault:
         address: the faulting address where it can be told.
         call_depth: frames on the device call stack of the first thread.
         sm_only: True when only the SM's record is left; the warps had gone.
+        stack: call sites below the function, innermost first.
+        stack_pointer: R1 of the first thread, an offset in the local window; 0 when unknown.
+        alternatives: other exception codes at the same instruction of the same launch.
+        recursive: True when the function calls itself.
     """
 
     launch: Launch | None
@@ -204,6 +208,9 @@ class Fault:
     call_depth: int = 0
     sm_only: bool = False
     stack: tuple[Place, ...] = ()
+    stack_pointer: int = 0
+    alternatives: tuple[int, ...] = ()
+    recursive: bool = False
     origin: Origin = Origin("")
 
 
@@ -233,7 +240,7 @@ class Wait:
         block_threads: threads in a block.
         exited_per_block: threads of the first block that have left the kernel.
         loop: places of the spin loop, first to last instruction.
-        written_elsewhere: kernel lines that store through the same argument.
+        writers: lines of the kernel, outside the loop, that store through the same argument.
     """
 
     launch: Launch | None

@@ -1,0 +1,88 @@
+"""What a rule gets to see: the facts of a case, sorted by type, with a few joint views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cuwhy.model.cuda import EXCEPTIONS
+from cuwhy.model.facts import (
+    AssertMessage,
+    CleanExit,
+    ErrorReport,
+    Fact,
+    Fault,
+    HostTraceback,
+    Launch,
+    Machine,
+    Residency,
+    SanitizerFault,
+    SanitizerSummary,
+    Wait,
+)
+from cuwhy.model.place import Frame
+
+
+@dataclass(slots=True)
+class Evidence:
+    """The facts of one case by type, each list in the order of reading."""
+
+    machines: list[Machine] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    residencies: list[Residency] = field(default_factory=list)
+    reports: list[SanitizerFault] = field(default_factory=list)
+    summaries: list[SanitizerSummary] = field(default_factory=list)
+    asserts: list[AssertMessage] = field(default_factory=list)
+    errors: list[ErrorReport] = field(default_factory=list)
+    tracebacks: list[HostTraceback] = field(default_factory=list)
+    clean: list[CleanExit] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, facts: Iterable[Fact]) -> Evidence:
+        """Sort facts into an :class:`Evidence`."""
+        evidence = cls()
+        lists: dict[type, list[Any]] = {
+            Machine: evidence.machines,
+            Launch: evidence.launches,
+            Fault: evidence.faults,
+            Wait: evidence.waits,
+            Residency: evidence.residencies,
+            SanitizerFault: evidence.reports,
+            SanitizerSummary: evidence.summaries,
+            AssertMessage: evidence.asserts,
+            ErrorReport: evidence.errors,
+            HostTraceback: evidence.tracebacks,
+            CleanExit: evidence.clean,
+        }
+        for fact in facts:
+            lists[type(fact)].append(fact)
+        return evidence
+
+    def said(self, fault: Fault | None = None) -> int:
+        """Return the CUDA error code the runtime gave, or will have given for ``fault``; 0 if unknown."""
+        for error in self.errors:
+            if error.code >= 200:
+                return error.code
+        if fault is not None:
+            kind = EXCEPTIONS.get(fault.exception)
+            return kind.runtime if kind is not None else 719 if fault.access == "trap" else 0
+        return 0
+
+    def was_said(self) -> bool:
+        """True when an error code stands in the program's own output."""
+        return any(error.code >= 200 for error in self.errors)
+
+    def host_line(self) -> Frame | None:
+        """Return the deepest user frame of the first Python traceback."""
+        for traceback in self.tracebacks:
+            frame = traceback.user
+            if frame is not None:
+                return frame
+        return None
+
+    def reports_of(self, *kinds: str, space: str | None = None) -> list[SanitizerFault]:
+        """Return the sanitizer's faults of these kinds, in one memory space if given."""
+        return [r for r in self.reports if r.kind in kinds and (space is None or r.space == space)]

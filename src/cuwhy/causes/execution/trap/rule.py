@@ -1,0 +1,47 @@
+"""A kernel stopped itself with a trap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+
+CAUSE = Cause(
+    "execution/trap",
+    "a kernel executed a trap instruction",
+    Severity.CRASH,
+    misleads="719 'unspecified launch failure', which says nothing",
+)
+
+_FIXES = (
+    Fix("see what leads to `__trap()` at this line: an unsupported mode, a failed check, or code compiled for another "
+        "architecture; give it what it needs or handle the case on the host"),
+)  # fmt: skip
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match warps that stand behind a BPT.TRAP."""
+    for fault in evidence.faults:
+        if fault.access != "trap":
+            continue
+        launch = fault.launch
+        name = launch.short if launch is not None else "the kernel"
+        yield Finding(
+            CAUSE,
+            f"`{name}` executed a trap in {words.plural(fault.threads.count, 'thread')}, first in {words.who(fault.threads)}",
+            (
+                f"{words.counts(fault.threads)} stand behind {fault.place.sass if fault.place and fault.place.sass else 'a trap'}",
+                "a trap leaves no exception code in the dump; the stopped warp tells",
+            ),
+            place=fault.place,
+            launch=launch,
+            kernel=name,
+            threads=fault.threads,
+            host=evidence.host_line(),
+            misleading=words.misleading(evidence, fault, "the kernel stopped itself on purpose, with a trap"),
+            fixes=_FIXES,
+            facts=(fault,),
+            weight=86,
+        )

@@ -1,0 +1,54 @@
+"""A pointer into one memory space is used by an instruction for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.memory.global_out_of_bounds.rule import match as out_of_bounds
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+
+CAUSE = Cause(
+    "memory/invalid-address-space",
+    "a pointer to shared or local memory is used where global memory is needed",
+    Severity.CRASH,
+)
+
+_ADDRESS_SPACE = 7
+_FIXES = (
+    Fix("convert the pointer for the space the instruction works on (__cvta_generic_to_shared, __cvta_generic_to_global), "
+        "or drop the state space from the inline PTX so that the generic form is used", safe=True),
+    Fix("keep data that atomics or asynchronous copies touch in global or shared memory, never in a local variable"),
+)  # fmt: skip
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match address-space exceptions whose address does not come from an overrun global pointer."""
+    explained = {id(fact) for finding in out_of_bounds(evidence) for fact in finding.facts}
+    for fault in evidence.faults:
+        if fault.exception != _ADDRESS_SPACE or id(fault) in explained:
+            continue
+        launch, address = fault.launch, fault.address
+        if address is None or not address.window:
+            # Without the address an overrun looks the same: say nothing rather than guess.
+            continue
+        name = launch.short if launch is not None else "the kernel"
+        yield Finding(
+            CAUSE,
+            f"`{name}` uses {address.value:#x}, a pointer into {address.window} memory, "
+            f"in an instruction for {address.space} memory ({fault.opcode})",
+            (
+                f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}",
+                f"the address lies in the {address.window} memory window and was not computed from a global pointer",
+            ),
+            place=fault.place,
+            launch=launch,
+            kernel=name,
+            threads=fault.threads,
+            host=evidence.host_line(),
+            details=tuple(words.address_rows(fault)),
+            fixes=_FIXES,
+            facts=(fault,),
+            weight=82,
+        )

@@ -1,0 +1,89 @@
+"""An address that is no multiple of the width of the access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.facts import Fault
+
+CAUSE = Cause(
+    "memory/misaligned-access",
+    "an address is no multiple of the width of the load or store",
+    Severity.CRASH,
+)
+
+_EXCEPTIONS = (6, 11)
+_FIXES = (
+    Fix("take the scalar path when pointer or row pitch is no multiple of the vector width: "
+        "test `(uintptr_t)p % sizeof(vector) == 0` and `pitch % sizeof(vector) == 0` on the host", safe=True),
+    Fix("pad the row pitch to a multiple of the vector width, or make the tensor contiguous before the call",
+        caution="costs memory or a copy"),
+)  # fmt: skip
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match misaligned-address exceptions and memcheck's reports of them."""
+    seen = False
+    for fault in evidence.faults:
+        if fault.exception in _EXCEPTIONS:
+            seen = True
+            yield _from_dump(evidence, fault)
+    if seen:
+        return
+    for report in evidence.reports_of("misaligned"):
+        rest = report.address % report.width if report.address is not None and report.width else 0
+        yield Finding(
+            CAUSE,
+            f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at "
+            f"{report.address or 0:#x}, which is {rest} modulo {report.width}",
+            (f"memcheck: {report.message}", words.counts(report.threads)),
+            place=report.place,
+            kernel=report.short,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            details=tuple(words.report_rows(report)),
+            fixes=_FIXES,
+            facts=(report,),
+            weight=85,
+        )
+
+
+def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
+    address, launch = fault.address, fault.launch
+    name = launch.short if launch is not None else "the kernel"
+    why = [f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}"]
+    if address is not None and address.width:
+        sentence = (
+            f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} at {address.value:#x}, "
+            f"which is {address.misaligned_by} modulo {address.width}"
+        )
+        if address.base is not None and launch is not None:
+            base = launch.arguments[address.base]
+            label = words.argument_label(launch, address.base)
+            value = base.value if isinstance(base.value, int) else 0
+            rest = value % address.width
+            if rest:
+                why.append(
+                    f"{label} itself is {rest} modulo {address.width}: the view starts off the boundary"
+                )
+            else:
+                why.append(f"{label} is aligned; the offset of {words.amount(address.value - value)} is not")
+    else:
+        sentence = f"`{name}` accesses memory at an address that is no multiple of the access width"
+    return Finding(
+        CAUSE,
+        sentence,
+        tuple(why),
+        place=fault.place,
+        launch=launch,
+        kernel=name,
+        threads=fault.threads,
+        host=evidence.host_line(),
+        details=tuple(words.address_rows(fault)),
+        fixes=_FIXES,
+        facts=(fault,),
+        weight=85,
+    )

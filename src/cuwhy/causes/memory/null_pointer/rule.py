@@ -1,0 +1,98 @@
+"""An access through a null pointer, or so close behind one that the base was null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.facts import Fault
+
+CAUSE = Cause(
+    "memory/null-pointer",
+    "a kernel accesses memory through a null pointer",
+    Severity.CRASH,
+    misleads="nothing at all: while core dumps are on, a store to address 0 raises no error",
+)
+
+_NULL_PAGE = 64 << 10
+_EXCEPTIONS = (1, 5, 7, 10, 14)
+_FIXES = (
+    Fix("check the pointer on the host before the launch; test the result of cudaMalloc and of tensor.data_ptr() "
+        "(an empty tensor has none)", safe=True),
+)  # fmt: skip
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match accesses in the first 64 KiB, accesses based on a null argument, and memcheck's reports."""
+    reports = evidence.reports_of("null")
+    for fault in evidence.faults:
+        if _fits(fault):
+            related = [r for r in reports if fault.launch is not None and r.short == fault.launch.short]
+            yield _from_dump(evidence, fault, related)
+            reports = [r for r in reports if r not in related]
+    for report in reports:
+        yield Finding(
+            CAUSE,
+            f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at address "
+            f"{report.address or 0:#x}: the pointer is null",
+            (f"memcheck: {report.message}", words.counts(report.threads)),
+            place=report.place,
+            kernel=report.short,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            details=tuple(words.report_rows(report)),
+            fixes=_FIXES,
+            facts=(report,),
+            weight=90,
+        )
+
+
+def _fits(fault: Fault) -> bool:
+    address = fault.address
+    if fault.exception not in _EXCEPTIONS or address is None or address.space not in ("global", "generic"):
+        return False
+    if address.value < _NULL_PAGE:
+        return True
+    return _null_argument(fault) is not None
+
+
+def _null_argument(fault: Fault) -> int | None:
+    """The pointer argument that is null and that the address was computed from."""
+    address, launch = fault.address, fault.launch
+    if address is None or launch is None or address.base is None:
+        return None
+    return address.base if launch.arguments[address.base].value == 0 else None
+
+
+def _from_dump(evidence: Evidence, fault: Fault, reports: list) -> Finding:  # type: ignore[type-arg]
+    address, launch = fault.address, fault.launch
+    assert address is not None
+    name = launch.short if launch is not None else "the kernel"
+    position = _null_argument(fault)
+    sentence = f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} at address {address.value:#x}"
+    if position is not None:
+        sentence += f": {words.argument_label(launch, position)} is null"
+    else:
+        sentence += ": the pointer is null"
+    why = [
+        f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}",
+        "the first 64 KiB of the address space are never mapped"
+        if address.value < _NULL_PAGE
+        else f"the whole address is an offset of {words.amount(address.value)} from a null base",
+    ]
+    return Finding(
+        CAUSE,
+        sentence,
+        tuple(why),
+        place=fault.place,
+        launch=launch,
+        kernel=name,
+        threads=fault.threads,
+        host=evidence.host_line(),
+        details=tuple(words.address_rows(fault)),
+        fixes=_FIXES,
+        facts=(fault, *reports),
+        weight=90,
+    )

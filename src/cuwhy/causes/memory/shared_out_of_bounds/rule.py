@@ -1,0 +1,99 @@
+"""A shared-memory access beyond the block's shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.facts import Fault
+
+CAUSE = Cause(
+    "memory/shared-out-of-bounds",
+    "a thread accesses shared memory beyond what the block has",
+    Severity.CRASH,
+    misleads="715 'an illegal instruction was encountered'",
+)
+
+_EXCEPTIONS = (1, 4, 5, 14, 17)
+_OPCODES = ("LDS", "STS", "ATOMS", "LDSM", "STSM", "REDS")
+#: The driver keeps the first KiB of a block's shared memory for itself on sm_80 and later.
+_RESERVED = 1024
+_FIXES = (
+    Fix("bound the index by the array's length, or make the array as large as the largest index + 1", safe=True),
+    Fix("for `extern __shared__`: ask for enough bytes at the launch (third launch parameter)", safe=True),
+)  # fmt: skip
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match faults on shared-memory instructions and memcheck's reports of shared memory."""
+    reports = evidence.reports_of("out-of-bounds", space="shared")
+    seen = False
+    for fault in evidence.faults:
+        if fault.exception in _EXCEPTIONS and fault.opcode in _OPCODES:
+            seen = True
+            yield _from_dump(evidence, fault)
+    if seen:
+        return
+    for report in reports:
+        sentence = f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} of shared memory"
+        if report.address is not None:
+            sentence += f" at offset {report.address:#x}, beyond what the block has"
+        yield Finding(
+            CAUSE,
+            sentence,
+            (f"memcheck: {report.message}", words.counts(report.threads)),
+            place=report.place,
+            kernel=report.short,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            details=tuple(words.report_rows(report)),
+            fixes=_FIXES,
+            facts=(report,),
+            weight=85,
+        )
+
+
+def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
+    address, launch = fault.address, fault.launch
+    name = launch.short if launch is not None else "the kernel"
+    size = launch.shared_bytes if launch is not None else -1
+    why = [
+        f"{words.counts(fault.threads)} {'hold' if fault.threads.count != 1 else 'holds'} {words.exception_fact(fault)}",
+        f"the instruction is {fault.opcode}, a legal access to shared memory",
+    ]
+    rows = []
+    own = max(0, size - _RESERVED)
+    if address is not None:
+        offset = address.value - _RESERVED
+        sentence = (
+            f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} of shared memory at offset "
+            f"{offset:,}; the block has {words.amount(own)}"
+        )
+        rows.append(("shared offset", f"{offset:,} in {words.who(fault.threads)}"))
+        if address.high != address.low:
+            rows.append(("largest offset", f"{address.high - _RESERVED:,}"))
+    else:
+        sentence = f"`{name}` accesses shared memory beyond the {words.amount(own)} that the block has"
+    if size >= 0:
+        rows.append(
+            ("shared memory", f"{words.amount(own)} a block, behind {_RESERVED:,} that the driver reserves")
+        )
+    return Finding(
+        CAUSE,
+        sentence,
+        tuple(why),
+        place=fault.place,
+        launch=launch,
+        kernel=name,
+        threads=fault.threads,
+        host=evidence.host_line(),
+        misleading=words.misleading(
+            evidence, fault, "the instruction is legal, its shared-memory address is not"
+        ),
+        details=tuple(rows),
+        fixes=_FIXES,
+        facts=(fault,),
+        weight=85,
+    )

@@ -1,0 +1,118 @@
+"""A barrier waits for more threads than will ever come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
+from cuwhy.model.facts import Wait, WaitKind
+
+CAUSE = Cause(
+    "synchronization/barrier-count-mismatch",
+    "a barrier expects more threads than can arrive",
+    Severity.HANG,
+)
+
+_FIXES = (
+    Fix("make the count of the barrier equal to the threads that take part in it (a multiple of 32), on every side"),
+    Fix("move early returns behind the barrier, so that all threads that are counted arrive"),
+)  # fmt: skip
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match warps at a block barrier whose count cannot be met, and synccheck's reports."""
+    spins = any(w.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER) for w in evidence.waits)
+    groups: dict[tuple[int, int], list[Wait]] = {}
+    for wait in evidence.waits:
+        if wait.kind is WaitKind.BLOCK_BARRIER and wait.barrier is not None:
+            grid = wait.launch.grid_id if wait.launch is not None else 0
+            groups.setdefault((grid, wait.barrier), []).append(wait)
+    for (_, number), waits in groups.items():
+        yield from _barrier(evidence, number, waits, spins)
+    for report in evidence.reports_of("barrier-mismatch", "invalid-barrier"):
+        yield Finding(
+            CAUSE,
+            f"`{report.short}`: {report.message}",
+            (f"{report.tool}: {report.message}", words.counts(report.threads)),
+            place=report.place,
+            other=report.other,
+            kernel=report.short,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            fixes=_FIXES,
+            facts=(report,),
+            weight=75,
+        )
+
+
+def _barrier(evidence: Evidence, number: int, waits: list[Wait], spins: bool) -> Iterator[Finding]:
+    waits = sorted(waits, key=_line)
+    first = waits[0]
+    size, gone = first.block_threads, first.exited_per_block
+    counts = {w.expected for w in waits if w.expected is not None}
+    arrived = sum(w.arrived_per_block for w in waits)
+    elsewhere = size - gone - arrived
+    launch = first.launch
+    name = launch.short if launch is not None else "the kernel"
+    if not counts:
+        # A barrier for the whole block needs no count; exited threads count as arrived.
+        return
+    expected = max(counts)
+    role = Role.PRIMARY
+    if expected > size:
+        sentence = f"barrier {number} expects {expected} threads, the block has {size}"
+    elif len(counts) > 1:
+        text = " and ".join(str(c) for c in sorted(counts))
+        sentence = f"barrier {number} is waited on with different counts: {text} threads"
+    elif arrived < expected:
+        missing = expected - arrived
+        sentence = (
+            f"barrier {number} expects {expected} threads, {arrived} have arrived, {missing} are missing"
+        )
+        if gone:
+            sentence += f": {gone} of the block's {size} threads have left the kernel"
+        elif elsewhere:
+            sentence += f": {elsewhere} of the block's threads wait elsewhere"
+            if spins:
+                role = Role.CASCADE
+    else:
+        return
+    why = []
+    for wait in waits:
+        if wait.place is not None:
+            count = f", expecting {wait.expected}" if wait.expected is not None else ""
+            why.append(f"{words.counts(wait.threads)} wait at {wait.place.short} for barrier {number}{count}")
+    if gone:
+        why.append(f"{gone} of {size} threads of the block have left the kernel")
+    yield Finding(
+        CAUSE,
+        f"`{name}` hangs: {sentence}",
+        tuple(why),
+        place=first.place,
+        other=waits[1].place if len(waits) > 1 else None,
+        launch=launch,
+        kernel=name,
+        threads=first.threads,
+        host=evidence.host_line(),
+        details=(
+            ("barrier", str(number)),
+            ("expected", f"{expected} threads"),
+            ("arrived", f"{arrived} threads"),
+            ("left the kernel", f"{gone} threads"),
+            ("block", f"{size} threads"),
+        ),
+        fixes=_FIXES,
+        facts=tuple(waits),
+        role=role,
+        weight=88,
+    )
+
+
+def _line(wait: Wait) -> tuple[int, int]:
+    """Order of lines in the source, else of instructions."""
+    if wait.place is None:
+        return 0, 0
+    frame = wait.place.user
+    return (frame.line or 0) if frame is not None else 0, wait.place.pc

@@ -1,0 +1,97 @@
+"""Threads poll a value that no running thread will change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.locate.threads import dim
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.facts import Wait, WaitKind
+
+CAUSE = Cause(
+    "synchronization/endless-spin",
+    "threads spin on a value that no running thread will write",
+    Severity.HANG,
+)
+
+_FIXES = (
+    Fix("see that the flag is set on every path, by a thread that can run while the others wait"),
+    Fix("use a cooperative launch when blocks wait for each other: without it nothing makes all of them resident",
+        caution="a cooperative grid must fit on the chip at once"),
+)  # fmt: skip
+_WAITING = (
+    WaitKind.SPIN,
+    WaitKind.GRID_BARRIER,
+    WaitKind.BLOCK_BARRIER,
+    WaitKind.WARP_BARRIER,
+    WaitKind.CLUSTER_BARRIER,
+)
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match spin loops in a hang where every other resident thread waits as well."""
+    for wait in evidence.waits:
+        if wait.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER):
+            yield _finding(evidence, wait)
+
+
+def _finding(evidence: Evidence, wait: Wait) -> Finding:
+    launch = wait.launch
+    name = launch.short if launch is not None else "the kernel"
+    others = [w for w in evidence.waits if w is not wait and w.launch == launch]
+    stuck = all(w.kind in _WAITING for w in others)
+    residency = next((r for r in evidence.residencies if r.launch == launch), None)
+    blocks = (
+        f"block {dim(wait.threads.first_block)}"
+        if wait.threads.blocks == 1 and wait.threads.first_block is not None
+        else words.plural(wait.threads.blocks, "block")
+    )
+    singular = wait.threads.blocks == 1
+    what = "waits at a grid barrier" if wait.kind is WaitKind.GRID_BARRIER else "spins on a value"
+    if not singular:
+        what = what.replace("waits", "wait").replace("spins", "spin")
+    end = "that no running thread will write" if stuck else "that nothing has written yet"
+    if wait.kind is WaitKind.GRID_BARRIER:
+        end = "that the other blocks will not reach" if stuck else "that not all blocks have reached"
+    why = [f"{words.counts(wait.threads)} stand in the loop at {wait.place.short if wait.place else '?'}"]
+    if stuck:
+        why.append(
+            "every other resident thread waits too" if others else "no other thread of the launch is running"
+        )
+    if wait.writers:
+        lines = ", ".join(p.short for p in wait.writers)
+        why.append(
+            f"the kernel writes through the same pointer at {lines}, which no waiting thread can reach"
+        )
+    elif wait.address is not None and wait.address.base is not None:
+        why.append("no instruction of this kernel outside the loop writes through that pointer")
+    if residency is not None and residency.finished_or_pending:
+        room = any(residency.resident < m.sm_count for m in evidence.machines)
+        why.append(
+            f"{words.plural(residency.finished_or_pending, 'block')} of {residency.total:,} are not on the chip: "
+            + (
+                "there is a free SM, so they have ended"
+                if room
+                else "they have ended, or wait for room that the spinning blocks hold"
+            )
+        )
+    rows = []
+    if wait.address is not None:
+        label = words.offset_from_base(wait.address, launch)
+        rows.append(("polled address", f"{wait.address.value:#x}" + (f", {label}" if label else "")))
+    return Finding(
+        CAUSE,
+        f"`{name}` hangs: {blocks} {what} {end}",
+        tuple(why),
+        place=wait.place,
+        launch=launch,
+        kernel=name,
+        threads=wait.threads,
+        host=evidence.host_line(),
+        details=tuple(rows),
+        fixes=_FIXES,
+        facts=(wait,),
+        weight=86 if stuck else 55,
+    )

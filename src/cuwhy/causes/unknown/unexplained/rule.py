@@ -1,0 +1,66 @@
+"""A failure that no rule explains: what was seen, and what would tell more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuwhy.causes import words
+from cuwhy.causes.evidence import Evidence
+from cuwhy.model.cuda import describe_error
+from cuwhy.model.diagnosis import Cause, Finding, Severity
+
+CAUSE = Cause("unknown/unexplained", "something failed and this evidence does not say why", Severity.CRASH)
+
+
+def match(evidence: Evidence) -> Iterator[Finding]:
+    """Match any sign of failure; ``diagnose`` asks only when nothing else has matched."""
+    if evidence.faults:
+        fault = evidence.faults[0]
+        launch = fault.launch
+        name = launch.short if launch is not None else "a kernel"
+        yield Finding(
+            CAUSE,
+            f"`{name}` stopped with {words.exception_fact(fault)}; the evidence does not say why",
+            (words.counts(fault.threads),) if fault.threads.count else (),
+            place=fault.place,
+            launch=launch,
+            kernel=name,
+            threads=fault.threads,
+            host=evidence.host_line(),
+            details=tuple(words.address_rows(fault)),
+            facts=tuple(evidence.faults),
+        )
+    elif evidence.waits:
+        wait = evidence.waits[0]
+        name = wait.launch.short if wait.launch is not None else "a kernel"
+        yield Finding(
+            CAUSE,
+            f"`{name}` was running when the dump was taken: {words.counts(wait.threads)} stand at "
+            f"{wait.place.short if wait.place else 'an unknown place'}; nothing shows that it hangs",
+            place=wait.place,
+            launch=wait.launch,
+            kernel=name,
+            threads=wait.threads,
+            facts=(wait,),
+        )
+    elif evidence.reports:
+        report = evidence.reports[0]
+        yield Finding(
+            CAUSE,
+            f"{report.tool} reports in `{report.short or 'a call'}`: {report.message}",
+            place=report.place,
+            kernel=report.short,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            details=tuple(words.report_rows(report)),
+            facts=(report,),
+        )
+    elif evidence.errors:
+        error = evidence.errors[0]
+        said = describe_error(error.code) if error.code else error.text
+        yield Finding(
+            CAUSE,
+            f"the program reports {said}; its output alone does not say which kernel or why",
+            host=evidence.host_line(),
+            facts=(error,),
+        )

@@ -1,0 +1,309 @@
+"""Files about one failure -> diagnosis: read, locate, match, rank."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cuwhy.causes.catalogue import UNKNOWN, catalogue
+from cuwhy.causes.confidence import confidence_of
+from cuwhy.causes.evidence import Evidence
+from cuwhy.locate.places import CodeMap
+from cuwhy.locate.sources import SourceBook
+from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
+from cuwhy.model.errors import InputError
+from cuwhy.model.facts import Fact, Fault, Machine, Origin, WaitKind
+from cuwhy.read.recognize import recognize
+
+#: Largest file that is opened; a full dump with memory can be far larger and must be slimmed first.
+MAX_FILE_BYTES = 4 << 30
+_MAX_TEXT_BYTES = 256 << 20
+_MAX_FILES = 64
+_MAX_FINDINGS = 50
+
+_CAPTURE = (
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_COREDUMP_FILE=core.%p.nvcudmp CUDA_COREDUMP_GENERATION_FLAGS="
+    "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
+)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far."""
+
+    facts: list[Fact] = field(default_factory=list)
+    artefacts: list[Artefact] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    listings: dict[str, str] = field(default_factory=dict)
+    dumps: list[tuple[str, bytes | memoryview]] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+
+
+def diagnose(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    sources: Iterable[str | os.PathLike[str]] = (),
+) -> Diagnosis:
+    """Diagnose one failure from the files it left behind.
+
+    Args:
+        paths: GPU core dumps, Compute Sanitizer reports (XML or text), captured program
+            output, ``.cuwhy`` cases (file or folder), in any order; all about one failure.
+            Kinds are told by content, not by name.
+        sources: folders with the program's source files, for parameter names and source
+            lines; paths inside the evidence are never opened.
+
+    Returns:
+        The findings, best first; none when the files show no failure.
+
+    Raises:
+        InputError: when a file cannot be read or is none of these.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    files = [Path(p) for p in paths]
+    if not files:
+        raise InputError(
+            "no file to diagnose", hint="give a core dump, a sanitizer report, a log or a .cuwhy case"
+        )
+    if len(files) > _MAX_FILES:
+        raise InputError(f"{len(files)} files; at most {_MAX_FILES} about one failure")
+    reading = _Reading()
+    with contextlib.ExitStack() as stack:
+        for path in files:
+            for name, data, kind in _open(path, stack):
+                _read(reading, name, data, kind)
+        book = SourceBook(reading.sources, tuple(Path(folder) for folder in sources))
+        _read_dumps(reading, book)
+    diagnosis = conclude(reading.facts, reading.artefacts, reading.notes)
+    return replace(diagnosis, excerpts=_excerpts(diagnosis.findings, book))
+
+
+def _excerpts(findings: Iterable[Finding], book: SourceBook) -> tuple[Excerpt, ...]:
+    """The lines of every frame that a finding names."""
+    found: dict[tuple[str, int], Excerpt] = {}
+    for finding in findings:
+        frames = [f for place in (finding.place, finding.other) if place is not None for f in place.frames]
+        for frame in [*frames, *((finding.host,) if finding.host is not None else ())]:
+            text = book.line(frame)
+            if text is not None and frame.file is not None and frame.line is not None:
+                found.setdefault((frame.file, frame.line), Excerpt(frame.file, frame.line, text))
+    return tuple(found.values())
+
+
+# -- reading ---------------------------------------------------------------------
+
+
+def _open(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes | memoryview, str]]:
+    """Yield (name, content, kind) of a file, or of each artefact of a case."""
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            yield from _open_case(path, stack)
+            return
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path}: not a regular file")
+        if status.st_size == 0:
+            raise InputError(f"{path}: the file is empty", hint="was the program killed before it wrote?")
+        if status.st_size > MAX_FILE_BYTES:
+            raise InputError(
+                f"{path}: {status.st_size / 2**30:.1f} GiB is more than {MAX_FILE_BYTES >> 30} GiB",
+                hint="dump without memory contents (CUDA_COREDUMP_GENERATION_FLAGS)",
+            )
+        with path.open("rb") as file:
+            head = file.read(4096)
+            if recognize(head) == "case":
+                yield from _open_case(path, stack)
+                return
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    # Views of the map outlive this function (facts do not), so it is closed by the garbage collector.
+    data = memoryview(mapped)
+    yield path.name, data, recognize(data)
+
+
+def _open_case(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes | memoryview, str]]:
+    from cuwhy.case import open_case
+
+    case = stack.enter_context(open_case(path))
+    for entry in case.artefacts:
+        if entry.kind in ("source", "sass"):
+            yield entry.path, case.read(entry.path), entry.kind
+            continue
+        data = case.read(entry.path)
+        # The manifest's word is not trusted: an artefact is what its content says.
+        yield entry.path, data, recognize(data) if data else "log"
+
+
+def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> None:
+    facts: Sequence[Fact] = ()
+    problem = ""
+    if kind == "coredump":
+        reading.dumps.append((name, data))
+    elif kind in ("sanitizer-xml", "sanitizer-text", "log"):
+        if len(data) > _MAX_TEXT_BYTES:
+            raise InputError(f"{name}: {len(data) >> 20} MB of text is more than {_MAX_TEXT_BYTES >> 20} MB")
+        from cuwhy.read.log import read_log
+        from cuwhy.read.sanitizer import read_sanitizer_text, read_sanitizer_xml
+
+        reader = {
+            "sanitizer-xml": read_sanitizer_xml,
+            "sanitizer-text": read_sanitizer_text,
+            "log": read_log,
+        }[kind]
+        # Text reports usually stand in a program's output: the log reader sees both.
+        facts = read_log(bytes(data), name) if kind == "sanitizer-text" else reader(bytes(data), name)
+    elif kind == "sass":
+        symbol, _, text = bytes(data).decode("utf-8", "replace").partition("\n")
+        reading.listings[symbol.removeprefix("# cuwhy sass ").strip()] = text
+    elif kind == "source":
+        reading.sources[name.rsplit("/", 1)[-1]] = bytes(data).decode("utf-8", "replace")
+    elif kind == "ncu-report":
+        raise InputError(f"{name}: a Nsight Compute report; this version does not read profiles yet")
+    elif kind == "pickle":
+        raise InputError(f"{name}: a Python pickle", hint="it is never opened: a pickle can run code")
+    elif kind == "case":
+        raise InputError(f"{name}: a case inside a case", hint="extract it first")
+    else:
+        raise InputError(
+            f"{name}: neither a GPU core dump, a sanitizer report, a text log nor a .cuwhy case",
+            hint="see `cuwhy diagnose --help` for what can be read",
+        )
+    reading.facts += facts
+    reading.artefacts.append(Artefact(name, kind, len(data), hashlib.sha256(data).hexdigest(), problem))
+
+
+def _read_dumps(reading: _Reading, book: SourceBook) -> None:
+    for name, data in reading.dumps:
+        facts, notes = read_coredump(data, name, reading.listings, book)
+        reading.facts += facts
+        reading.notes += [n for n in notes if n not in reading.notes]
+
+
+def read_coredump(
+    data: bytes | memoryview,
+    name: str,
+    listings: dict[str, str] | None = None,
+    sources: SourceBook | None = None,
+) -> tuple[list[Fact], list[str]]:
+    """Return the facts of one core dump, with places, and notes on what could not be told.
+
+    Raises:
+        InputError: when the dump is damaged.
+    """
+    from cuwhy.locate.faults import dump_faults
+    from cuwhy.locate.launches import dump_launches
+    from cuwhy.locate.waits import dump_waits
+    from cuwhy.read.coredump import CoreDump
+
+    dump = CoreDump(data, name)
+    code = CodeMap(dump, listings, sources)
+    try:
+        launches = dump_launches(dump, code, name)
+        facts: list[Fact] = []
+        if dump.devices:
+            device = dump.devices[0]
+            facts.append(
+                Machine(
+                    device.name,
+                    device.architecture,
+                    device.sm_count,
+                    dump.driver,
+                    dump.cuda,
+                    Origin(name, ".cudbg.devtbl"),
+                )
+            )
+        facts += [launch for _, launch in launches.values()]
+        faults = dump_faults(dump, launches, code, name)
+        facts += faults
+        if not faults:
+            facts += dump_waits(dump, launches, code, name)
+        _note_missing_lines(code, faults)
+        return facts, [*dump.problems, *code.notes]
+    finally:
+        code.close()
+
+
+def _note_missing_lines(code: CodeMap, faults: Sequence[Fault]) -> None:
+    placed = [f for f in faults if f.place is not None]
+    if placed and not any(f.place.frames for f in placed if f.place is not None):
+        kernel = next((f.launch.short for f in placed if f.launch is not None), "the kernel")
+        code.note(f"`{kernel}` was built without line tables: `nvcc -lineinfo` would give the source line")
+
+
+# -- conclusions -------------------------------------------------------------------
+
+
+def conclude(
+    facts: Sequence[Fact], artefacts: Sequence[Artefact] = (), notes: Sequence[str] = ()
+) -> Diagnosis:
+    """Match facts against the catalogue and rank what fits."""
+    evidence = Evidence.of(facts)
+    findings: list[Finding] = []
+    for entry in catalogue():
+        if not entry.cause.name.startswith(UNKNOWN):
+            findings.extend(entry.match(evidence))
+    findings = _ranked(findings)
+    if not any(f.role is Role.PRIMARY for f in findings):
+        for entry in catalogue():
+            if entry.cause.name.startswith(UNKNOWN):
+                findings.extend(entry.match(evidence))
+    findings = [replace(f, confidence=confidence_of(f.cause.name)) for f in findings[:_MAX_FINDINGS]]
+    return Diagnosis(
+        findings=tuple(findings),
+        facts=tuple(facts),
+        artefacts=tuple(artefacts),
+        open=tuple(_open_questions(evidence, findings)),
+        notes=tuple(notes),
+    )
+
+
+def _ranked(findings: list[Finding]) -> list[Finding]:
+    """Order findings: primary first, then by weight, then by how many threads they hold."""
+    order = {Role.PRIMARY: 0, Role.LATENT: 1, Role.CASCADE: 2}
+
+    def key(finding: Finding) -> tuple[int, int, int]:
+        return (
+            order[finding.role],
+            -finding.weight,
+            -(finding.threads.count if finding.threads is not None else 0),
+        )
+
+    return sorted(findings, key=key)
+
+
+def _open_questions(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[Next]:
+    """What would settle what the evidence leaves open."""
+    named = [f for f in findings if not f.cause.name.startswith(UNKNOWN)]
+    if not named and evidence.errors and not evidence.faults:
+        yield Next(
+            f"run the program with {_CAPTURE}",
+            "an error code names no kernel and no line; the GPU core dump does",
+            "nothing while it runs, 0.2 s when it fails",
+        )
+    if not named and evidence.faults:
+        yield Next(
+            "run it under `compute-sanitizer --tool memcheck --xml --save report.xml` and add report.xml",
+            "memcheck knows the allocations; the core dump knows only the address",
+            "7 s for a program of 6 s, narrowed to the kernel with --kernel-name",
+        )
+    faults = [f for f in evidence.faults if f.address is None and f.access in ("load", "store", "atomic")]
+    if named and faults and not evidence.reports:
+        yield Next(
+            "add a memcheck report (`compute-sanitizer --tool memcheck --xml --save report.xml`)",
+            "the faulting address cannot be recomputed from this dump",
+            "the program's run time and a few seconds",
+        )
+    if any(w.kind is WaitKind.RUNNING for w in evidence.waits) and not named:
+        yield Next(
+            "take a second dump some seconds later and compare",
+            "one dump cannot tell slow from stuck",
+            "0.3 s, and it ends the program",
+        )

@@ -1,0 +1,289 @@
+"""A dump without exceptions is that of a hang: which warps wait, where and for what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from cuwhy.locate.evaluate import Evaluator, Flow, Thread
+from cuwhy.locate.launches import argument_finder, pointer_words
+from cuwhy.locate.places import CodeMap, previous
+from cuwhy.locate.sass import INSTRUCTION_BYTES, Instruction, access_of
+from cuwhy.locate.threads import summarise
+from cuwhy.model.facts import Address, Dim3, Distance, Launch, Origin, Residency, Wait, WaitKind
+from cuwhy.model.place import Place
+from cuwhy.read.coredump import CoreDump, Grid, Lane, Warp
+from cuwhy.read.groups import Group, linear, standing_groups
+
+#: A spin loop is short; a longer loop is work.
+_MAX_LOOP = 96
+_STORES = ("store", "atomic", "reduction")
+
+
+def dump_waits(
+    dump: CoreDump, launches: dict[int, tuple[Grid, Launch]], code: CodeMap, artefact: str
+) -> list[Wait | Residency]:
+    """Return where the threads of every resident launch stand, and how many blocks are resident."""
+    facts: list[Wait | Residency] = []
+    for grid, launch in launches.values():
+        blocks = [b for b in dump.blocks if b.grid_id == grid.id]
+        total = grid.grid[0] * grid.grid[1] * grid.grid[2]
+        facts.append(Residency(launch, total, len(blocks), max(0, total - len(blocks)), launch.origin))
+        spots = standing_groups(dump, grid.id)
+        for spot in spots:
+            code.start_listing(_pc(spot), grid.module)
+        found = [_wait(spot, dump, grid, launch, code, artefact) for spot in spots]
+        merged: list[Wait] = _merge(found, spots, dump, grid)
+        facts.extend(sorted(merged, key=lambda w: -w.threads.count))
+    return facts
+
+
+def _wait(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap, artefact: str) -> Wait:
+    at = code.instruction(_pc(spot), grid.module)
+    before = code.instruction(previous(_pc(spot)), grid.module)
+    opcode = at.base if at is not None else code.opcode(_pc(spot), grid.module)
+    behind = before.base if before is not None else code.opcode(previous(_pc(spot)), grid.module)
+    pc, kind, barrier, expected = _pc(spot), WaitKind.RUNNING, None, None
+    address: Address | None = None
+    loop: tuple[Place, ...] = ()
+    writers: tuple[Place, ...] = ()
+    if behind == "BAR" or opcode == "BAR":
+        pc = previous(_pc(spot)) if behind == "BAR" else _pc(spot)
+        kind = WaitKind.BLOCK_BARRIER
+        instruction = before if behind == "BAR" else at
+        barrier, expected = _barrier(instruction, pc, spot, dump, grid, launch, code)
+    elif opcode in ("WARPSYNC", "BSYNC") or behind == "WARPSYNC":
+        kind = WaitKind.WARP_BARRIER
+        pc = (
+            previous(_pc(spot)) if behind == "WARPSYNC" and opcode not in ("WARPSYNC", "BSYNC") else _pc(spot)
+        )
+    elif opcode.startswith("UCGABAR") or behind.startswith("UCGABAR"):
+        kind = WaitKind.CLUSTER_BARRIER
+    else:
+        flow = code.flow(_pc(spot), grid.module)
+        found = code.find(_pc(spot), grid.module)
+        if flow is not None and found is not None:
+            span = _loop(flow, _pc(spot) - found[1].address)
+            polled = _polled(flow, span) if span is not None else None
+            if span is not None and polled is not None:
+                entry = found[1].address
+                kind = WaitKind.SPIN
+                pc = entry + polled.offset
+                loop = tuple(
+                    p for offset in span if (p := code.place(entry + offset, grid.module)) is not None
+                )
+                address = _polled_address(spot, dump, grid, launch, code, pc, flow, entry)
+                writers = _writers(flow, entry, span, address, grid, launch, code)
+    place = code.place(pc, grid.module)
+    if (
+        kind is WaitKind.SPIN
+        and place is not None
+        and any(_is_grid_sync(f.function, f.file) for f in place.frames)
+    ):
+        kind = WaitKind.GRID_BARRIER
+    seen = [b.index for b in dump.blocks if b.grid_id == grid.id]
+    threads: dict[Dim3, list[Dim3]] = {}
+    for warp, lane in spot.lanes:
+        threads.setdefault(warp.block, []).append(lane.thread)
+    first = min(threads, key=lambda b: linear(b, grid.grid))
+    size = grid.block[0] * grid.block[1] * grid.block[2]
+    present = sum(
+        bin(w.valid).count("1")
+        for b in dump.blocks
+        if b.grid_id == grid.id and b.index == first
+        for w in b.warps
+    )
+    warp, lane = spot.lanes[0]
+    return Wait(
+        launch=launch,
+        kind=kind,
+        place=place,
+        threads=summarise(threads, grid.grid, grid.block, seen),
+        barrier=barrier,
+        expected=expected,
+        address=address,
+        arrived_per_block=len(threads[first]),
+        block_threads=size,
+        exited_per_block=max(0, size - present),
+        loop=loop,
+        writers=writers,
+        origin=Origin(artefact, f"SM {warp.sm}, warp {warp.id}, lane {lane.lane}"),
+    )
+
+
+def _pc(spot: Group) -> int:
+    assert spot.pc is not None
+    return spot.pc
+
+
+def _is_grid_sync(function: str | None, file: str | None) -> bool:
+    return "cooperative_groups" in (file or "") or "sync_grids" in (function or "")
+
+
+def _merge(waits: list[Wait], spots: list[Group], dump: CoreDump, grid: Grid) -> list[Wait]:
+    """Join waits of one loop (lanes stand at different instructions of it) and of one barrier."""
+    joined: dict[tuple[object, ...], tuple[Wait, list[tuple[Warp, Lane]]]] = {}
+    for wait, spot in zip(waits, spots, strict=True):
+        pc = wait.place.pc if wait.place is not None else _pc(spot)
+        key = (wait.kind, pc)
+        if key in joined:
+            joined[key][1].extend(spot.lanes)
+        else:
+            joined[key] = (wait, list(spot.lanes))
+    merged = []
+    seen = [b.index for b in dump.blocks if b.grid_id == grid.id]
+    for wait, lanes in joined.values():
+        threads: dict[Dim3, list[Dim3]] = {}
+        for warp, lane in lanes:
+            threads.setdefault(warp.block, []).append(lane.thread)
+        first = min(threads, key=lambda b: linear(b, grid.grid))
+        merged.append(
+            replace(
+                wait,
+                threads=summarise(threads, grid.grid, grid.block, seen),
+                arrived_per_block=len(threads[first]),
+            )
+        )
+    return merged
+
+
+def _thread(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, entry: int, at: int) -> Thread:
+    warp, lane = spot.lanes[0]
+    return Thread(
+        pc=at - entry,
+        registers=dump.registers(warp, lane),
+        uniform=dump.uniform_registers(warp),
+        predicates=dump.predicates(warp, lane),
+        thread=lane.thread,
+        block=warp.block,
+        block_dim=grid.block,
+        grid_dim=grid.grid,
+        parameters=grid.parameters,
+        parameter_base=grid.constant_bank_offset,
+        argument_at=argument_finder(launch),
+        lane=lane.lane,
+    )
+
+
+def _barrier(
+    instruction: Instruction | None,
+    pc: int,
+    spot: Group,
+    dump: CoreDump,
+    grid: Grid,
+    launch: Launch,
+    code: CodeMap,
+) -> tuple[int | None, int | None]:
+    """Number of a barrier and how many threads it expects (None: the whole block)."""
+    if instruction is None:
+        return None, None
+    values: list[int | None] = []
+    found = code.find(pc, grid.module)
+    flow = code.flow(pc, grid.module)
+    for operand in instruction.operands[:2]:
+        if re.fullmatch(r"0x[0-9a-f]+", operand):
+            values.append(int(operand, 16))
+        elif re.fullmatch(r"U?R\d+", operand) and flow is not None and found is not None:
+            entry = found[1].address
+            known = Evaluator(flow, _thread(spot, dump, grid, launch, entry, _pc(spot)), pc - entry).register(
+                operand
+            )
+            values.append(known.bits if known is not None else None)
+        else:
+            values.append(0 if operand == "RZ" else None)
+    number = values[0] if values else None
+    # With a register operand the count may be packed above the number.
+    if number is not None and number > 15:
+        return number & 15, number >> 16 or None
+    return number, values[1] if len(values) > 1 else None
+
+
+def _loop(flow: Flow, offset: int) -> range | None:
+    """The smallest backward jump that encloses ``offset``, as a range of offsets."""
+    best: range | None = None
+    for instruction in flow.listing.instructions:
+        target = instruction.target
+        if instruction.base != "BRA" or target is None or target > instruction.offset:
+            continue
+        if target == instruction.offset:
+            continue
+        if target <= offset <= instruction.offset + INSTRUCTION_BYTES:
+            span = range(target, instruction.offset + INSTRUCTION_BYTES, INSTRUCTION_BYTES)
+            if best is None or len(span) < len(best):
+                best = span
+    return best if best is not None and len(best) <= _MAX_LOOP else None
+
+
+def _polled(flow: Flow, span: range) -> Instruction | None:
+    """The load (or atomic) whose result the loop waits for, None when the loop does other work."""
+    polled: Instruction | None = None
+    for offset in span:
+        instruction = flow.listing.at(offset)
+        if instruction is None:
+            return None
+        access = access_of(instruction)
+        if instruction.base == "SYNCS":
+            return instruction
+        if access is None or access.space == "constant":
+            continue
+        if access.kind in ("store", "reduction") and "STRONG" not in instruction.modifiers:
+            return None
+        if access.kind in ("load", "atomic") and polled is None:
+            polled = instruction
+    return polled
+
+
+def _polled_address(
+    spot: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap, pc: int, flow: Flow, entry: int
+) -> Address | None:
+    instruction = flow.listing.at(pc - entry)
+    access = access_of(instruction) if instruction is not None else None
+    if access is None:
+        return None
+    # Within the loop only what the loop itself writes can have changed: ask as if the load had just issued.
+    warp, lane = spot.lanes[0]
+    thread = _thread(spot, dump, grid, launch, entry, pc + INSTRUCTION_BYTES)
+    result = Evaluator(flow, thread, pc - entry).address()
+    if result is None:
+        return None
+    pointers = pointer_words(launch, grid.parameters)
+    distances = sorted(
+        (Distance(position, label, result.value - value) for position, label, value in pointers),
+        key=lambda d: abs(d.bytes),
+    )
+    inside = sorted(p for p in result.arguments if p in {position for position, _, _ in pointers})
+    return Address(
+        value=result.value,
+        space=access.space,
+        width=access.width,
+        how=result.how,
+        block=warp.block,
+        thread=lane.thread,
+        base=inside[0] if len(inside) == 1 else None,
+        distances=tuple(distances[:8]),
+        low=result.value,
+        high=result.value,
+    )
+
+
+def _writers(
+    flow: Flow, entry: int, span: range, address: Address | None, grid: Grid, launch: Launch, code: CodeMap
+) -> tuple[Place, ...]:
+    """Stores of the same kernel, outside the loop, to the memory the loop reads; unknown bases are left out."""
+    if address is None or address.base is None:
+        return ()
+    places: list[Place] = []
+    zero = Thread(0, (), (), (), (0, 0, 0), (0, 0, 0), grid.block, grid.grid, grid.parameters,
+                  grid.constant_bank_offset, argument_finder(launch))  # fmt: skip
+    for instruction in flow.listing.instructions:
+        access = access_of(instruction)
+        if access is None or access.kind not in _STORES or instruction.offset in span:
+            continue
+        if access.space not in ("global", "generic"):
+            continue
+        result = Evaluator(flow, zero, instruction.offset).address()
+        if result is not None and address.base in result.arguments:
+            place = code.place(entry + instruction.offset, grid.module)
+            if place is not None and place.short not in {p.short for p in places}:
+                places.append(place)
+    return tuple(places[:8])
