@@ -18,7 +18,7 @@ from cuwhy.locate.places import CodeMap
 from cuwhy.locate.sources import SourceBook
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
 from cuwhy.model.errors import InputError
-from cuwhy.model.facts import Fact, Fault, Machine, Origin, WaitKind
+from cuwhy.model.facts import Fact, Fault, Machine, Origin, SanitizerFault, WaitKind
 from cuwhy.read.recognize import recognize
 
 #: Largest file that is opened; a full dump with memory can be far larger and must be slimmed first.
@@ -250,7 +250,7 @@ def conclude(
     for entry in catalogue():
         if not entry.cause.name.startswith(UNKNOWN):
             findings.extend(entry.match(evidence))
-    findings = _ranked(findings)
+    findings = _merged(_ranked(findings))
     if not any(f.role is Role.PRIMARY for f in findings):
         for entry in catalogue():
             if entry.cause.name.startswith(UNKNOWN):
@@ -277,6 +277,33 @@ def _ranked(findings: list[Finding]) -> list[Finding]:
         )
 
     return sorted(findings, key=key)
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """Fold a checker's finding into the core dump's at the same line: the dump knows the arguments."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if all(isinstance(fact, SanitizerFault) for fact in finding.facts) and finding.place is not None:
+            position = next((i for i, other in enumerate(kept) if _same_spot(other, finding)), -1)
+            if position >= 0:
+                other = kept[position]
+                kept[position] = replace(
+                    other, facts=(*other.facts, *finding.facts), host=other.host or finding.host
+                )
+                continue
+        kept.append(finding)
+    return kept
+
+
+def _same_spot(one: Finding, two: Finding) -> bool:
+    if not any(isinstance(fact, Fault) for fact in one.facts) or one.place is None or two.place is None:
+        return False
+    frame = one.place.user
+    return (
+        frame is not None
+        and frame.file is not None
+        and any((f.file, f.line) == (frame.file, frame.line) for f in two.place.frames)
+    )
 
 
 def _open_questions(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[Next]:

@@ -123,12 +123,15 @@ class _Node:
     """One node of the graph. `free`: what it prints depends on the template arguments around it."""
 
     __slots__ = ("depth", "free", "kids", "op", "out", "text")
+    depth: int
+    free: bool
 
-    def __init__(self, op: str, text: str = "", kids: tuple[_Node, ...] = (), free: bool = False) -> None:
+    def __init__(self, op: str, text: str = "", kids: tuple[_Node, ...] = ()) -> None:
         self.op = op
         self.text = text
         self.kids = kids
         depth = 0
+        free = op == "parameter"
         for kid in kids:
             if kid.depth > depth:
                 depth = kid.depth
@@ -608,15 +611,11 @@ class _Parser:
             if default:
                 where = self.make("name", f"{{default arg#{default}}}")
                 entity = self.make("local", "", where, entity)
-            elif not self.lambda_or_unnamed(entity):
+            elif entity.op not in ("lambda", "unnamed"):
                 self.discriminator()
         self.quals = quals
         self.depth -= 1
         return self.make("local", "", function, entity)
-
-    @staticmethod
-    def lambda_or_unnamed(node: _Node) -> bool:
-        return node.op in ("lambda", "unnamed")
 
     def discriminator(self) -> None:
         if self.s[self.i] != "_":
@@ -643,7 +642,7 @@ class _Parser:
             if s[self.i - 1] not in "12345":
                 raise _GiveUpError
             owner = self.type() if inherited else scope
-            node = self.make("constructor", _base(owner).text)
+            node = self.make("constructor", "", _base(owner))
         elif c == "D" and s[i + 1] == "C":
             self.i += 2
             names = [self.source_name()]
@@ -654,7 +653,7 @@ class _Parser:
             if scope is None or s[i + 1] not in "01245":
                 raise _GiveUpError
             self.i += 2
-            node = self.make("constructor", "~" + _base(scope).text)
+            node = self.make("constructor", "~", _base(scope))
         elif c == "L":
             self.i += 1
             node = self.source_name()
@@ -705,7 +704,7 @@ class _Parser:
 
     def closure(self) -> _Node:
         self.i += 2
-        head = []
+        head: list[_Node] = []
         while self.s[self.i] == "T" and self.s[self.i + 1] in "yn":
             self.i += 2
             if self.s[self.i - 1] == "y":
@@ -755,9 +754,7 @@ class _Parser:
     def template_parameter(self) -> _Node:
         self.i += 1
         index = self.optional_index()
-        node = self.make("parameter", str(index))
-        node.free = True
-        return node
+        return self.make("parameter", str(index))
 
     def template_arguments(self) -> list[_Node]:
         self.down()
@@ -886,6 +883,7 @@ class _Parser:
     def function(self, quals: str) -> _Node:
         s = self.s
         text = ""
+        condition = None
         while s[self.i] == "D":
             code = s[self.i + 1]
             self.i += 2
@@ -894,10 +892,8 @@ class _Parser:
             elif code == "x":
                 text += " transaction_safe"
             elif code == "O":
-                start = self.i
-                self.expression()
+                condition = self.expression()
                 self.need("E")
-                text += f" noexcept({s[start : self.i - 1]})"
             else:
                 raise _GiveUpError
         self.need("F")
@@ -906,7 +902,7 @@ class _Parser:
         ref = self.ref_qualifier()
         self.need("E")
         node.text = quals + ref + text
-        return node
+        return node if condition is None else self.make("noexcept", "", node, condition)
 
     def array(self) -> _Node:
         self.i += 1
@@ -1239,9 +1235,9 @@ class _Renderer:
         return result
 
     def joined(self, nodes: tuple[_Node, ...]) -> str:
-        return self.list(nodes)[0]
+        return self.comma(nodes)[0]
 
-    def list(self, nodes: tuple[_Node, ...]) -> tuple[str, bool]:
+    def comma(self, nodes: tuple[_Node, ...]) -> tuple[str, bool]:
         """Comma list, and whether empty packs were dropped from its end.
 
         c++filt drops the comma before an empty rest, but not the one after an empty first.
@@ -1323,16 +1319,13 @@ class _Renderer:
         if template is not None:
             self.scope = self.push(template.kids[1:], template)
         function = node.kids[1]
-        text = self.text(name) + "(" + self.joined(function.kids[1:]) + ")" + self.qualifiers(name, function)
+        text = self.text(name) + "(" + self.joined(function.kids[1:]) + ")" + function.text
         # The function around a local entity is printed without its return type.
         if function.kids[0] is not _NOTHING and node.text != "scope":
             left, right, _ = self.out(function.kids[0])
             text = left + ("" if right else " ") + text + right
         self.scope = before
         return text, "", ""
-
-    def qualifiers(self, name: _Node, function: _Node) -> str:
-        return function.text
 
     def local(self, node: _Node) -> _Out:
         return self.text(node.kids[0]) + "::" + self.text(node.kids[1]), "", ""
@@ -1342,7 +1335,7 @@ class _Renderer:
 
     def template(self, node: _Node) -> _Out:
         name = self.text(node.kids[0])
-        arguments, trimmed = self.list(node.kids[1:])
+        arguments, trimmed = self.comma(node.kids[1:])
         opening = " <" if name.endswith("<") else "<"
         # c++filt parts two ">", but not where it has dropped an empty pack after the first.
         closing = " >" if arguments.endswith(">") and not trimmed else ">"
@@ -1388,7 +1381,7 @@ class _Renderer:
         return result
 
     def pack(self, node: _Node) -> _Out:
-        text, trimmed = self.list(node.kids)
+        text, trimmed = self.comma(node.kids)
         return text, "", "trimmed" if trimmed else ""
 
     def pointer(self, node: _Node) -> _Out:
@@ -1414,7 +1407,8 @@ class _Renderer:
     def suffix(self, node: _Node) -> _Out:
         left, right, shape = self.out(node.kids[0])
         if shape == "function":
-            return left, right + node.text, shape
+            # A template argument: the standard ignores const on a function type.
+            return left, right, shape
         # A type that is const already stays so: `T const` with T = `int const`.
         text = "" if node.text == " const" and left.endswith(" const") and not right else node.text
         return left + text, right, shape if shape == "array" else ""
@@ -1434,6 +1428,10 @@ class _Renderer:
         left, right, _ = self.out(node.kids[0])
         tail = f"({self.joined(node.kids[1:])}){node.text}{right}"
         return left + ("" if right else " "), tail, "function"
+
+    def noexcept(self, node: _Node) -> _Out:
+        left, right, shape = self.out(node.kids[0])
+        return left, f"{right} noexcept({self.text(node.kids[1])})", shape
 
     def array(self, node: _Node) -> _Out:
         left, right, _ = self.out(node.kids[1])
@@ -1647,7 +1645,7 @@ _RENDER: dict[str, Callable[[_Renderer, _Node], _Out]] = {
     "cast": _Renderer.cast,
     "conditional": _Renderer.conditional,
     "construction": _Renderer.construction,
-    "constructor": _Renderer.plain,
+    "constructor": _Renderer.special,
     "conversion": _Renderer.conversion,
     "count": _Renderer.count,
     "declared": _Renderer.declared,
@@ -1666,6 +1664,7 @@ _RENDER: dict[str, Callable[[_Renderer, _Node], _Out]] = {
     "name": _Renderer.plain,
     "named_cast": _Renderer.named_cast,
     "new": _Renderer.new,
+    "noexcept": _Renderer.noexcept,
     "nothing": _Renderer.plain,
     "operator": _Renderer.plain,
     "pack": _Renderer.pack,

@@ -54,8 +54,8 @@ class Thread:
         parameters: bytes of the parameter block.
         parameter_base: its offset in constant bank 0.
         argument_at: parameter byte offset -> argument position, or None.
-        cluster: block index inside its cluster, linear.
         lane: lane of the warp.
+        initial: special registers that the launch fixes ("SR_SWINHI"), and registers at entry.
     """
 
     pc: int
@@ -337,6 +337,10 @@ class Evaluator:
                 known = self._dumped(name)
                 if known is not None:
                     return known
+        if index <= self.error:
+            undone = self._undo(name, index, depth)
+            if undone is not None:
+                return undone
         # Straight back as long as nothing joins in; there a guarded write can be decided.
         position = index - 1
         joined = index < len(instructions) and instructions[index].offset in self._targets
@@ -362,6 +366,32 @@ class Evaluator:
         if only < 0 or instructions[only].predicate:
             raise _Unknown
         return self._execute(instructions[only], name, only, depth + 1)
+
+    def _undo(self, name: str, index: int, depth: int) -> Value | None:
+        """Reverse a single ``X = X + K`` that ran between ``index`` and where the warp stopped.
+
+        Loops step their index right behind the access that faulted.
+        """
+        if self.error < 0 or self._stop <= self.error or not self._is_straight(index, self._stop):
+            return None
+        writers = [i for i in range(index, self._stop) if name in self._writes[i] or "*" in self._writes[i]]
+        dumped = self._dumped(name)
+        if len(writers) != 1 or dumped is None:
+            return None
+        step = self.listing.instructions[writers[0]]
+        if step.base not in ("IADD3", "VIADD", "UIADD3", "IADD") or step.predicate or len(step.modifiers):
+            return None
+        source = [o.replace(".reuse", "") for o in step.operands[1:]]
+        if (
+            step.operands[0] != name
+            or source.count(name) != 1
+            or any(re.fullmatch(r"!?U?P[T\d]", o) for o in source)
+        ):
+            return None
+        source.remove(name)
+        # What was added must not have changed since either.
+        added = sum(self._operand(o, writers[0], depth + 1).bits for o in source)
+        return Value(dumped.bits - added & _M32)
 
     def _is_straight(self, low: int, high: int) -> bool:
         """True when nothing between two instructions can jump away or be jumped into."""
@@ -538,10 +568,10 @@ class Evaluator:
             return Value(thread.block[axes[axis]])
         if stem in ("SR_NTID", "SR_NTid") and axis in axes:
             return Value(thread.block_dim[axes[axis]])
-        if name in ("SR_LANEID",):
+        if name == "SR_LANEID":
             return Value(thread.lane)
-        if name == "SR_CgaCtaId" and "cluster" in thread.initial:
-            return Value(thread.initial["cluster"])
+        if name in thread.initial:
+            return Value(thread.initial[name])
         if name == "SRZ":
             return Value(0)
         raise _Unknown

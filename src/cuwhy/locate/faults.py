@@ -13,7 +13,7 @@ from cuwhy.locate.threads import summarise
 from cuwhy.model.cuda import KNOWN_CONSTANTS
 from cuwhy.model.facts import Address, Dim3, Distance, Fault, Launch, Origin
 from cuwhy.model.place import Place
-from cuwhy.read.coredump import CoreDump, Grid, Lane, Warp
+from cuwhy.read.coredump import Context, CoreDump, Grid, Lane, Warp
 from cuwhy.read.groups import Group, exception_groups, linear, sampled
 
 #: Generic addresses that fall into these windows reach shared or local memory.
@@ -154,7 +154,7 @@ def _address(
             parameter_base=grid.constant_bank_offset,
             argument_at=argument_at,
             lane=lane.lane,
-            initial={"cluster": 0} if grid.cluster in ((0, 0, 0), (1, 1, 1)) else {},
+            initial=special_registers(grid, context),
         )
         outcome = Evaluator(flow, thread, group.pc - entry).address()
         if outcome is not None:
@@ -210,6 +210,17 @@ def _address(
     )
     complete = len(looked_at) == len(group.lanes) == len(results)
     return address, [(row[0], row[1]) for row in guilty] if complete else []
+
+
+def special_registers(grid: Grid, context: Context | None) -> dict[str, int]:
+    """Special registers with the same value in every thread of a launch."""
+    known = {}
+    if grid.cluster in ((0, 0, 0), (1, 1, 1)):
+        known["SR_CgaCtaId"] = 0
+    if context is not None:
+        known |= {"SR_SWINHI": context.shared_window >> 32, "SR_SWINLO": context.shared_window & 0xFFFFFFFF}
+        known |= {"SR_LWINHI": context.local_window >> 32, "SR_LWINLO": context.local_window & 0xFFFFFFFF}
+    return known
 
 
 def _base(

@@ -17,6 +17,8 @@ from cuwhy.read.groups import Group, linear, standing_groups
 
 #: A spin loop is short; a longer loop is work.
 _MAX_LOOP = 96
+#: How far a warp is looked for in front of a barrier that it has not passed.
+_RUN_AHEAD = 16
 _STORES = ("store", "atomic", "reduction")
 
 
@@ -33,8 +35,9 @@ def dump_waits(
         for spot in spots:
             code.start_listing(_pc(spot), grid.module)
         found = [_wait(spot, dump, grid, launch, code, artefact) for spot in spots]
-        merged: list[Wait] = _merge(found, spots, dump, grid)
-        facts.extend(sorted(merged, key=lambda w: -w.threads.count))
+        merged = _merge(found, spots, dump, grid)
+        merged.sort(key=lambda wait: -wait.threads.count)
+        facts.extend(merged)
     return facts
 
 
@@ -47,11 +50,11 @@ def _wait(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap
     address: Address | None = None
     loop: tuple[Place, ...] = ()
     writers: tuple[Place, ...] = ()
-    if behind == "BAR" or opcode == "BAR":
-        pc = previous(_pc(spot)) if behind == "BAR" else _pc(spot)
+    deferred = _deferred_barrier(_pc(spot), grid, code)
+    if deferred is not None or (behind == "BAR" and (before is None or "ARV" not in before.modifiers)):
+        pc = deferred if deferred is not None else previous(_pc(spot))
         kind = WaitKind.BLOCK_BARRIER
-        instruction = before if behind == "BAR" else at
-        barrier, expected = _barrier(instruction, pc, spot, dump, grid, launch, code)
+        barrier, expected = _barrier(code.instruction(pc, grid.module), pc, spot, dump, grid, launch, code)
     elif opcode in ("WARPSYNC", "BSYNC") or behind == "WARPSYNC":
         kind = WaitKind.WARP_BARRIER
         pc = (
@@ -109,6 +112,29 @@ def _wait(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap
         writers=writers,
         origin=Origin(artefact, f"SM {warp.sm}, warp {warp.id}, lane {lane.lane}"),
     )
+
+
+def _deferred_barrier(pc: int, grid: Grid, code: CodeMap) -> int | None:
+    """Address of the barrier that the warp at ``pc`` has issued and not passed, None when there is none.
+
+    ``BAR.SYNC.DEFER_BLOCKING`` lets a warp run on over arithmetic; it stops at the next
+    instruction that touches memory (seen on sm_90: two to four instructions behind).
+    """
+    flow, found = code.flow(pc, grid.module), code.find(pc, grid.module)
+    if flow is None or found is None:
+        return None
+    position = flow.listing.index(pc - found[1].address)
+    instructions = flow.listing.instructions
+    for back in range(position - 1, max(-1, position - 1 - _RUN_AHEAD), -1):
+        instruction = instructions[back]
+        if instruction.base == "BAR":
+            return None if "ARV" in instruction.modifiers else found[1].address + instruction.offset
+        if instruction.target is not None or instruction.base in ("EXIT", "RET", "BRX", "MEMBAR", "WARPSYNC"):
+            return None
+        access = access_of(instruction)
+        if (access is not None and access.space != "constant") or instruction.offset in flow.targets:
+            return None
+    return None
 
 
 def _pc(spot: Group) -> int:
@@ -273,6 +299,8 @@ def _writers(
     if address is None or address.base is None:
         return ()
     places: list[Place] = []
+    polled = [code.place(entry + offset, grid.module) for offset in span]
+    loop_lines = {p.short for p in polled if p is not None}
     zero = Thread(0, (), (), (), (0, 0, 0), (0, 0, 0), grid.block, grid.grid, grid.parameters,
                   grid.constant_bank_offset, argument_finder(launch))  # fmt: skip
     for instruction in flow.listing.instructions:
@@ -284,6 +312,6 @@ def _writers(
         result = Evaluator(flow, zero, instruction.offset).address()
         if result is not None and address.base in result.arguments:
             place = code.place(entry + instruction.offset, grid.module)
-            if place is not None and place.short not in {p.short for p in places}:
+            if place is not None and place.short not in {p.short for p in places} | loop_lines:
                 places.append(place)
     return tuple(places[:8])

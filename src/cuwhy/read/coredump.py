@@ -35,6 +35,21 @@ SHT_CONSTANTS, SHT_META, SHT_CONVERGENCE = _USER + 21, _USER + 22, _USER + 23
 #: Lanes looked at in one dump; a full 148-SM device has 303,104.
 MAX_LANES = 400_000
 _MAX_PARAM_BYTES = 65_536
+_LANE_SPAN = 256
+_PER_LANE = frozenset({SHT_REGS, SHT_PREDICATES, SHT_BACKTRACE, SHT_LOCAL})
+_LINKED = frozenset(
+    {
+        SHT_BLOCKS,
+        SHT_WARPS,
+        SHT_LANES,
+        SHT_UREGS,
+        SHT_UPREDICATES,
+        SHT_PARAMS,
+        SHT_RELOCATED_IMAGE,
+        SHT_MODULES,
+    }
+)
+_TOPS = frozenset({SHT_DEVICES, SHT_CONTEXTS, SHT_SMS, SHT_GRIDS, SHT_MODULES, SHT_META})
 _MAX_REGISTERS = 256
 
 CBU_EXITED = 0
@@ -181,20 +196,25 @@ class CoreDump:
         self.what = what
         self.elf = Elf(data, what)
         self.problems: list[str] = []
-        self._children: dict[int, dict[int, list[int]]] = {}
+        self._children: dict[tuple[int, int], int] = {}
+        self._below_lane: dict[int, int] = {}
         tops: dict[int, list[int]] = {}
-        linked = {SHT_BLOCKS, SHT_WARPS, SHT_LANES, SHT_REGS, SHT_UREGS, SHT_PREDICATES, SHT_UPREDICATES}
-        linked |= {SHT_BACKTRACE, SHT_PARAMS, SHT_RELOCATED_IMAGE, SHT_MODULES}
+        below_lane = self._below_lane
         children = self._children
-        for index, section in enumerate(self.elf.sections):
-            kind = section.type
-            if kind in linked:
-                children.setdefault(kind, {}).setdefault(section.link << 32 | section.info, []).append(index)
-            if kind in (SHT_DEVICES, SHT_CONTEXTS, SHT_SMS, SHT_GRIDS, SHT_MODULES, SHT_META):
+        for index, header in enumerate(self.elf.headers()):
+            kind = header[1]
+            if kind < _USER:
+                continue
+            if kind in _PER_LANE:
+                # Three sections a lane: only where those of a lane table begin is kept.
+                below_lane.setdefault(header[6], index)
+            elif kind in _LINKED:
+                children.setdefault((kind, header[6] << 32 | header[7]), index)
+            if kind in _TOPS:
                 tops.setdefault(kind, []).append(index)
         if SHT_DEVICES not in tops:
             raise InputError(f"{what}: holds no device table; the file is truncated or damaged")
-        strings = self.elf.find(".strtab")
+        strings = self.elf.find_strings(".strtab")
         self._strings = self.elf.content(strings) if strings >= 0 else memoryview(b"")
         self.devices = [self._device(row) for row in self._rows(tops[SHT_DEVICES][0], "<QQQIIIIIIIIIII")]
         self.generator = self.driver = self.cuda = ""
@@ -210,6 +230,9 @@ class CoreDump:
         self.sms: list[Sm] = []
         self.blocks: list[Block] = []
         self._lane_budget = MAX_LANES
+        # A full chip has 270,000 lanes that share a few hundred indices and addresses.
+        self._threads: dict[Dim3, Dim3] = {}
+        self._pcs: dict[int, int] = {}
         for index in tops.get(SHT_SMS, ()):
             self._read_sms(index)
 
@@ -235,8 +258,17 @@ class CoreDump:
 
     def _child(self, kind: int, link: int, row: int) -> int:
         """Return the section that hangs below ``row`` of table ``link``, or -1."""
-        found = self._children.get(kind, {}).get(link << 32 | row)
-        return found[0] if found else -1
+        if kind not in _PER_LANE:
+            return self._children.get((kind, link << 32 | row), -1)
+        start = self._below_lane.get(link, -1)
+        if start < 0:
+            return -1
+        # A lane's sections follow its table: 32 lanes of 4 sections, and some slack.
+        for index in range(start, min(start + _LANE_SPAN, len(self.elf.sections))):
+            section = self.elf.sections[index]
+            if section.type == kind and section.link == link and section.info == row:
+                return index
+        return -1
 
     def _device(self, row: tuple[Any, ...]) -> Device:
         return Device(

@@ -9,7 +9,8 @@ overflow into section 0).
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
 
 from cuwhy.model.errors import InputError
 
@@ -23,6 +24,7 @@ _MAX_NAME = 16_384
 
 SHT_NOBITS = 8
 SHT_SYMTAB = 2
+SHT_STRTAB = 3
 STT_FUNC = 2
 
 
@@ -83,10 +85,13 @@ class Elf:
             raise InputError(
                 f"{what}: the section table lies outside the file; the file is truncated or damaged"
             )
-        self.sections: list[Section] = list(
-            map(Section._make, _SECTION.iter_unpack(self.data[table : table + count * _SECTION.size]))
-        )
+        self._table = self.data[table : table + count * _SECTION.size]
+        self.sections: Sequence[Section] = _Rows(self._table)
         self._names = self.content(names) if names < count else memoryview(b"")
+
+    def headers(self) -> Iterator[tuple[int, ...]]:
+        """Yield every section header as a plain tuple, in order: the fast way over a million of them."""
+        return _SECTION.iter_unpack(self._table)
 
     def content(self, index: int) -> memoryview:
         """Return the bytes of section ``index``.
@@ -107,9 +112,13 @@ class Elf:
         """Return the name of section ``index``; empty when it cannot be read."""
         return text_at(self._names, self.sections[index].name)
 
-    def find(self, name: str) -> int:
-        """Return the index of the first section called ``name``, or -1."""
-        return next((i for i in range(len(self.sections)) if self.name(i) == name), -1)
+    def find_strings(self, name: str) -> int:
+        """Return the index of the first string table called ``name``, or -1."""
+        wanted = name.encode() + b"\0"
+        for index, header in enumerate(self.headers()):
+            if header[1] == SHT_STRTAB and self._names[header[0] : header[0] + len(wanted)] == wanted:
+                return index
+        return -1
 
     def functions(self, limit: int = 200_000) -> list[Symbol]:
         """Return the function symbols, at most ``limit``."""
@@ -124,6 +133,27 @@ class Elf:
                 if info & 15 == STT_FUNC:
                     found.append(Symbol(text_at(names, name), address, size, where))
         return found
+
+
+class _Rows(Sequence[Section]):
+    """The section table as a sequence that unpacks a row when it is asked for."""
+
+    def __init__(self, table: memoryview) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table) // _SECTION.size
+
+    @overload
+    def __getitem__(self, index: int) -> Section: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Section]: ...
+    def __getitem__(self, index: int | slice) -> Section | list[Section]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return Section._make(_SECTION.unpack_from(self._table, index * _SECTION.size))
 
 
 def text_at(table: memoryview, offset: int) -> str:

@@ -13,6 +13,8 @@ EXCEPTION_ASSERT = 12
 #: One bad address raises 7 in warps that hit a memory window and 14 (or 10, 1) in the rest.
 _SAME_FAULT = frozenset({1, 7, 10, 14})
 _INSTRUCTION_BYTES = 16
+#: Farther away than any function is long.
+_NEAR = 1 << 24
 _MAX_GROUPS = 64
 #: Lanes of one group whose registers are read; slimming keeps just these.
 MAX_SAMPLED = 160
@@ -59,7 +61,9 @@ def exception_groups(dump: CoreDump) -> list[Group]:
             if raised:
                 covered.add((warp.device, warp.sm))
             for lane in raised:
-                _add(groups, warp, lane, lane.exception, _fault_pc(warp, lane), warp.error_pc is not None)
+                _add(
+                    groups, warp, lane, lane.exception, _fault_pc(dump, warp, lane), warp.error_pc is not None
+                )
             if warp.broken and not raised:
                 # A trap leaves no exception code: only a stopped warp whose active lanes stand behind it.
                 for lane in warp.lanes:
@@ -93,11 +97,19 @@ def _add(
     group.lanes.append((warp, lane))
 
 
-def _fault_pc(warp: Warp, lane: Lane) -> int:
+def _fault_pc(dump: CoreDump, warp: Warp, lane: Lane) -> int:
     if warp.error_pc is not None:
         return warp.error_pc
-    # An assert is a call: the pc points behind it.
-    return lane.pc - _INSTRUCTION_BYTES if lane.exception == EXCEPTION_ASSERT else lane.pc
+    if lane.exception != EXCEPTION_ASSERT:
+        return lane.pc
+    # An assert is a call that does not return: the lane's own pc may have moved on, but the
+    # ABI's return address in R20:R21 still points behind the call.
+    registers = dump.registers(warp, lane)
+    if len(registers) > 21:
+        returns = registers[21] << 32 | registers[20]
+        if abs(returns - lane.pc) < _NEAR:
+            return returns - _INSTRUCTION_BYTES
+    return lane.pc - _INSTRUCTION_BYTES
 
 
 def standing_groups(dump: CoreDump, grid_id: int) -> list[Group]:

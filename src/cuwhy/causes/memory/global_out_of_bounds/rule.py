@@ -30,7 +30,7 @@ _FIXES = (
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match illegal-address exceptions on global accesses, and memcheck's reports of them."""
     faults = [f for f in evidence.faults if _fits(f)]
-    reports = evidence.reports_of("out-of-bounds", space="global")
+    reports = [r for r in evidence.reports_of("out-of-bounds", space="global") if not _explained_otherwise(r)]
     if faults:
         # One kernel, one finding: more instructions of it may have faulted in other warps.
         for launch_faults in _by_kernel(faults):
@@ -39,6 +39,14 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         return
     for report in reports:
         yield _from_report(evidence, report)
+
+
+def _explained_otherwise(report: SanitizerFault) -> bool:
+    """A null base, or a shared-memory pointer: memcheck calls both out of bounds."""
+    from cuwhy.causes.memory.invalid_address_space.rule import is_shared_window
+    from cuwhy.causes.memory.null_pointer.rule import is_null_based
+
+    return is_null_based(report) or is_shared_window(report)
 
 
 def _fits(fault: Fault) -> bool:

@@ -8,6 +8,7 @@ from cuwhy.causes import words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.memory.global_out_of_bounds.rule import match as out_of_bounds
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.facts import SanitizerFault
 
 CAUSE = Cause(
     "memory/invalid-address-space",
@@ -23,8 +24,24 @@ _FIXES = (
 )  # fmt: skip
 
 
+def is_shared_window(report: SanitizerFault) -> bool:
+    """True when a global access far from any allocation looks like a generic pointer to shared memory.
+
+    The shared window starts at a multiple of 4 GiB and a block has at most 227 KiB.
+    """
+    return (
+        report.space == "global"
+        and report.allocation is None
+        and report.address is not None
+        and report.address >= 1 << 32
+        and report.address & 0xFFFFFFFF < 256 << 10
+        and report.high & 0xFFFFFFFF < 256 << 10
+    )
+
+
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match address-space exceptions whose address does not come from an overrun global pointer."""
+    seen = False
     explained = {id(fact) for finding in out_of_bounds(evidence) for fact in finding.facts}
     for fault in evidence.faults:
         if fault.exception != _ADDRESS_SPACE or id(fault) in explained:
@@ -34,6 +51,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             # Without the address an overrun looks the same: say nothing rather than guess.
             continue
         name = launch.short if launch is not None else "the kernel"
+        seen = True
         yield Finding(
             CAUSE,
             f"`{name}` uses {address.value:#x}, a pointer into {address.window} memory, "
@@ -51,4 +69,24 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             fixes=_FIXES,
             facts=(fault,),
             weight=82,
+        )
+    for report in evidence.reports_of("out-of-bounds"):
+        if seen or not is_shared_window(report):
+            continue
+        yield Finding(
+            CAUSE,
+            f"`{report.short}` uses {report.address:#x}, by its form a pointer into shared memory, "
+            "in an instruction for global memory",
+            (
+                f"memcheck: {report.message}",
+                "no allocation is near, and the address is a small offset from a multiple of 4 GiB, as the shared window is",
+            ),
+            place=report.place,
+            kernel=report.short,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            details=tuple(words.report_rows(report)),
+            fixes=_FIXES,
+            facts=(report,),
+            weight=81,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cuwhy.causes import words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
-from cuwhy.model.facts import Fault
+from cuwhy.model.facts import Fault, SanitizerFault
 
 CAUSE = Cause(
     "memory/null-pointer",
@@ -17,6 +17,8 @@ CAUSE = Cause(
 )
 
 _NULL_PAGE = 64 << 10
+#: cudaMalloc, pools and virtual memory all lie above this on 64-bit Linux (seen from 0x7f0000000000 on).
+_LOWEST_ALLOCATION = 1 << 32
 _EXCEPTIONS = (1, 5, 7, 10, 14)
 _FIXES = (
     Fix("check the pointer on the host before the launch; test the result of cudaMalloc and of tensor.data_ptr() "
@@ -26,7 +28,10 @@ _FIXES = (
 
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match accesses in the first 64 KiB, accesses based on a null argument, and memcheck's reports."""
-    reports = evidence.reports_of("null")
+    reports = [
+        *evidence.reports_of("null"),
+        *(r for r in evidence.reports_of("out-of-bounds") if is_null_based(r)),
+    ]
     for fault in evidence.faults:
         if _fits(fault):
             related = [r for r in reports if fault.launch is not None and r.short == fault.launch.short]
@@ -36,7 +41,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             CAUSE,
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at address "
-            f"{report.address or 0:#x}: the pointer is null",
+            f"{report.address or 0:#x}: the pointer is null"
+            + (
+                f", {words.amount(report.address or 0)} of index behind it"
+                if (report.address or 0) >= _NULL_PAGE
+                else ""
+            ),
             (f"memcheck: {report.message}", words.counts(report.threads)),
             place=report.place,
             kernel=report.short,
@@ -47,6 +57,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             facts=(report,),
             weight=90,
         )
+
+
+def is_null_based(report: SanitizerFault) -> bool:
+    """True for a global access below 4 GiB: CUDA places no allocation there, so the base was null."""
+    return report.space == "global" and report.address is not None and report.address < _LOWEST_ALLOCATION
 
 
 def _fits(fault: Fault) -> bool:
@@ -66,7 +81,7 @@ def _null_argument(fault: Fault) -> int | None:
     return address.base if launch.arguments[address.base].value == 0 else None
 
 
-def _from_dump(evidence: Evidence, fault: Fault, reports: list) -> Finding:  # type: ignore[type-arg]
+def _from_dump(evidence: Evidence, fault: Fault, reports: list[SanitizerFault]) -> Finding:
     address, launch = fault.address, fault.launch
     assert address is not None
     name = launch.short if launch is not None else "the kernel"

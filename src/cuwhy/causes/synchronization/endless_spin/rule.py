@@ -32,15 +32,20 @@ _WAITING = (
 
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match spin loops in a hang where every other resident thread waits as well."""
+    loops: dict[tuple[object, str], list[Wait]] = {}
     for wait in evidence.waits:
         if wait.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER):
-            yield _finding(evidence, wait)
+            # One loop inlined at several places is one cause.
+            grid = wait.launch.grid_id if wait.launch is not None else 0
+            loops.setdefault((grid, wait.place.short if wait.place is not None else ""), []).append(wait)
+    for waits in loops.values():
+        yield _finding(evidence, waits[0], waits[1:])
 
 
-def _finding(evidence: Evidence, wait: Wait) -> Finding:
+def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
     launch = wait.launch
     name = launch.short if launch is not None else "the kernel"
-    others = [w for w in evidence.waits if w is not wait and w.launch == launch]
+    others = [w for w in evidence.waits if w is not wait and w not in more and w.launch == launch]
     stuck = all(w.kind in _WAITING for w in others)
     residency = next((r for r in evidence.residencies if r.launch == launch), None)
     blocks = (
@@ -58,7 +63,9 @@ def _finding(evidence: Evidence, wait: Wait) -> Finding:
     why = [f"{words.counts(wait.threads)} stand in the loop at {wait.place.short if wait.place else '?'}"]
     if stuck:
         why.append(
-            "every other resident thread waits too" if others else "no other thread of the launch is running"
+            "every other resident thread waits too"
+            if others or more
+            else "no other thread of the launch is running"
         )
     if wait.writers:
         lines = ", ".join(p.short for p in wait.writers)
@@ -77,6 +84,11 @@ def _finding(evidence: Evidence, wait: Wait) -> Finding:
                 else "they have ended, or wait for room that the spinning blocks hold"
             )
         )
+    for other in more:
+        chain = " in ".join(f.short for f in other.place.frames[1:]) if other.place is not None else ""
+        why.append(
+            f"{words.counts(other.threads)} stand in the same loop, reached from {chain or 'elsewhere'}"
+        )
     rows = []
     if wait.address is not None:
         label = words.offset_from_base(wait.address, launch)
@@ -92,6 +104,7 @@ def _finding(evidence: Evidence, wait: Wait) -> Finding:
         host=evidence.host_line(),
         details=tuple(rows),
         fixes=_FIXES,
-        facts=(wait,),
+        other=more[0].place if more else None,
+        facts=(wait, *more),
         weight=86 if stuck else 55,
     )

@@ -30,19 +30,6 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             details=tuple(words.address_rows(fault)),
             facts=tuple(evidence.faults),
         )
-    elif evidence.waits:
-        wait = evidence.waits[0]
-        name = wait.launch.short if wait.launch is not None else "a kernel"
-        yield Finding(
-            CAUSE,
-            f"`{name}` was running when the dump was taken: {words.counts(wait.threads)} stand at "
-            f"{wait.place.short if wait.place else 'an unknown place'}; nothing shows that it hangs",
-            place=wait.place,
-            launch=wait.launch,
-            kernel=name,
-            threads=wait.threads,
-            facts=(wait,),
-        )
     elif evidence.reports:
         report = evidence.reports[0]
         yield Finding(
