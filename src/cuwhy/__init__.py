@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cuwhy.diagnose import diagnose
+    from cuwhy.diagnosing import diagnose
     from cuwhy.model.diagnosis import Diagnosis, Finding
     from cuwhy.model.errors import CuwhyError, InputError
 
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 __all__ = ["CuwhyError", "Diagnosis", "Finding", "InputError", "__version__", "diagnose"]
 
 _LAZY = {
-    "diagnose": "cuwhy.diagnose",
+    "diagnose": "cuwhy.diagnosing",
     "Diagnosis": "cuwhy.model.diagnosis",
     "Finding": "cuwhy.model.diagnosis",
     "CuwhyError": "cuwhy.model.errors",
@@ -23,7 +23,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    # Importing cuwhy must cost nothing: the command line asks for one verb only.
+    # Importing cuwhy must cost nothing: the command line asks for one verb only.  (The module is
+    # called diagnosing because a submodule would shadow the function of its own name.)
     if name in _LAZY:
         import importlib
 

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,13 @@ def slim_log(data: bytes) -> bytes:
     return _PROGRESS.sub(b"", data)
 
 
-def slim_case(src: Path, dst: Path, *, overwrite: bool = False) -> SlimResult:
+def slim_case(
+    src: Path,
+    dst: Path,
+    *,
+    overwrite: bool = False,
+    listings: Callable[[str, bytes], Mapping[str, bytes]] | None = None,
+) -> SlimResult:
     """Write a smaller copy of a case.
 
     Core dumps lose what :func:`cuwhy.read.slim.slim_coredump` drops, logs the
@@ -71,6 +77,7 @@ def slim_case(src: Path, dst: Path, *, overwrite: bool = False) -> SlimResult:
         src: zip or folder; stays as it is.
         dst: the zip to write.
         overwrite: True replaces an existing file.
+        listings: gives further artefacts (of kind "sass") for a core dump, by its name and content.
 
     Raises:
         InputError: ``src`` cannot be trusted, or ``dst`` cannot be written.
@@ -81,6 +88,8 @@ def slim_case(src: Path, dst: Path, *, overwrite: bool = False) -> SlimResult:
         files: dict[str, bytes | Path] = {}
         notes = {}
         artefacts = []
+        kinds = {entry.path: entry.kind for entry in manifest.artefacts}
+        known = frozenset(kinds)
         for number, entry in enumerate(manifest.artefacts):
             # On disk, one at a time: a case can be larger than memory allows.
             files[entry.path] = file = folder / str(number)
@@ -93,10 +102,15 @@ def slim_case(src: Path, dst: Path, *, overwrite: bool = False) -> SlimResult:
                 notes[entry.path] = _note(entry)
             after = entry.size if content is None else len(content)
             artefacts.append(SlimArtefact(entry.path, entry.size, after, problem))
+            if listings is not None and entry.kind == "coredump" and content is not None:
+                for path, text in listings(entry.path, content).items():
+                    if path not in known:
+                        files[path] = text
+                        kinds[path] = "sass"
         write_case(
             dst,
             files,
-            kinds={entry.path: entry.kind for entry in manifest.artefacts},
+            kinds=kinds,
             tools={entry.path: (entry.tool, entry.version) for entry in manifest.artefacts},
             notes=notes,
             machine=manifest.machine,

@@ -153,8 +153,9 @@ def run_slim(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from cuwhy.case import slim_case
+    from cuwhy.locate.listings import sass_artefacts
 
-    result = slim_case(Path(args.case), Path(args.out), overwrite=args.force)
+    result = slim_case(Path(args.case), Path(args.out), overwrite=args.force, listings=sass_artefacts)
     _print(f"{args.out}: {_bytes(result.before)} -> {_bytes(result.after)}")
     _print_rows(
         [

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     import shutil
     import sys
 
-    from cuwhy.diagnose import diagnose
+    from cuwhy.diagnosing import diagnose
 
     diagnosis = diagnose(arguments.files, sources=arguments.source or ["."])
     if arguments.json:

@@ -177,6 +177,38 @@ class Flow:
                     waiting.append(before)
         return found
 
+    def constants(self, names: list[str], index: int) -> set[int]:
+        """Return the offsets in constant bank 0 that can flow into registers at ``index``.
+
+        Follows every definition that can reach, through arithmetic but not through memory:
+        what a load returns does not come from its address.
+        """
+        found: set[int] = set()
+        seen: set[tuple[str, int]] = set()
+        waiting = [(name, index) for name in names]
+        while waiting and len(seen) < _MAX_STEPS:
+            name, position = waiting.pop()
+            if (name, position) in seen:
+                continue
+            seen.add((name, position))
+            for where in self.definitions(name, position):
+                if where < 0:
+                    continue
+                instruction = self.listing.instructions[where]
+                access = access_of(instruction)
+                if access is not None and access.space != "constant":
+                    continue
+                upper = bool(instruction.operands) and instruction.operands[0] != name
+                for operand in instruction.operands[1:]:
+                    for bank, offset in re.findall(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]", operand):
+                        if int(bank, 16) == 0:
+                            found.add(int(offset, 16) + (4 if upper else 0))
+                    for register in re.findall(r"\bU?R\d+\b", operand):
+                        waiting.append((register, where))
+                        if "WIDE" in instruction.modifiers and operand == instruction.operands[-1]:
+                            waiting.append((_next(register), where))
+        return found
+
     def _before(self, position: int) -> list[int]:
         instructions = self.listing.instructions
         found = list(self._jumps.get(position, ()))
@@ -261,32 +293,18 @@ class Evaluator:
                 else:
                     total += int(part, 16)
             if name and not name.endswith("Z"):
-                direct = (
-                    name not in self._clobbered
-                    and f"R{int(name.lstrip('UR') or 0) + 1}" not in self._clobbered
-                )
+                upper = _next(name)
+                direct = name not in self._clobbered and (not wide or upper not in self._clobbered)
                 low, high = self._pair(name, self.error, wide)
                 total += (high.bits << 32 | low.bits) if wide else low.bits
-                if not direct:
-                    arguments |= low.arguments | high.arguments
-                else:
-                    arguments |= self._arguments_in(name, wide)
+                for offset in self._flow.constants([name, upper] if wide else [name], self.error):
+                    position = self.thread.argument_at(offset - self.thread.parameter_base)
+                    if position is not None:
+                        arguments |= {position}
         except _Unknown:
             return None
         mask = _M64 if wide else _M32
         return AddressResult(total & mask, "registers" if direct else "evaluated", arguments)
-
-    def _arguments_in(self, name: str, wide: bool) -> frozenset[int]:
-        """Which arguments went into a register whose value is known: evaluate again, for the flow only."""
-        saved, self._clobbered = self._clobbered, frozenset("*")
-        memo, self._memo = self._memo, {}
-        try:
-            low, high = self._pair(name, self.error, wide)
-            return low.arguments | high.arguments
-        except _Unknown:
-            return frozenset()
-        finally:
-            self._clobbered, self._memo = saved, memo
 
     def register(self, name: str) -> Value | None:
         """Return a register as it was when the faulting instruction issued, None when unknown."""
@@ -700,6 +718,12 @@ class Evaluator:
             values = [self._operand(o, index, depth) for o in source]
             return Value(sum(v.bits for v in values) >> 32 & 1)
         raise _Unknown
+
+
+def _next(name: str) -> str:
+    """Return the register behind ``name``: "R5" for "R4"."""
+    stem = name.rstrip("0123456789")
+    return f"{stem}{int(name[len(stem) :] or 0) + 1}"
 
 
 def access_is_wide(instruction: Instruction) -> bool:

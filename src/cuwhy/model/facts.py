@@ -353,6 +353,7 @@ SANITIZER_KINDS = frozenset(
         "leak",
         "api-error",
         "assert",
+        "trap",
         "other",
     }
 )

@@ -177,6 +177,7 @@ _KINDS = (
     ),
     (("misaligned",), "misaligned"),
     (("assert",), "assert"),
+    (("breakpoint trap", "trap instruction"), "trap"),
     (("out of bounds", "out-of-bounds", "out-of-range", "out of range", "illegal address"), "out-of-bounds"),
 )
 

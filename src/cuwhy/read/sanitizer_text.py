@@ -194,6 +194,7 @@ class _Reader:
         self._merger = Merger(artefact)
         self._record: Record | None = None
         self._sure = False
+        self._at = False
         self._allocation_stack = False
         self._summaries: list[SanitizerSummary] = []
         self.hint = ""
@@ -222,8 +223,9 @@ class _Reader:
             return False
         word = text.partition(" ")[0]
         if word == "at":
-            self._frames.insert(0, self._site(text[3:]))
-            self._sure = True
+            if not self._at:
+                self._frames.insert(0, self._site(text[3:]))
+            self._at = self._sure = True
         elif word == "by":
             thread = _THREAD.search(text)
             block = _BLOCK.search(text)
@@ -385,7 +387,7 @@ class _Reader:
                 record.message = clip(f"{record.message}: {record.detail}")
             self._merger.add(record)
         self._record = None
-        self._sure = False
+        self._sure = self._at = False
         self._allocation_stack = False
         self._pending = []
         self._frames = []

@@ -31,10 +31,11 @@ from cuwhy.read.sanitizer_merge import (
 _ROOT = b"<ComputeSanitizerOutput"
 _HEAD_BYTES = 4096
 _MAX_RECORD = 1 << 18
-_MAX_RECORDS = 1_000_000
-#: Bytes that go through the XML parser, about two seconds; further new records are only counted.
-_MAX_PARSED = 32 << 20
-_MAX_CACHE = 4096
+_MAX_RECORDS = 500_000
+#: What goes through the XML parser, about two seconds; further records of a new form are only counted.
+_MAX_PARSED = 24 << 20
+_MAX_FORMS = 80_000
+_MAX_CACHE = 8 << 20
 _MAX_DEPTH = 32
 _MAX_FRAMES = 128
 _MAX_OTHERS = 64
@@ -69,6 +70,8 @@ def read_sanitizer_xml(data: bytes, artefact: str) -> tuple[Fact, ...]:
     reader = _Reader(artefact)
     for position, record in enumerate(_records(data), 1):
         reader.add(record, position)
+    if reader.seen >= _MAX_RECORDS:
+        reader.seen = data.count(b"</record>")
     end = data.rfind(b"</ComputeSanitizerOutput")
     complete = end >= 0 and end > data.rfind(b"<record")
     if not complete and start < 0:
@@ -189,11 +192,12 @@ def _judge(node: _Node) -> Record:
     record.width = min(number(what.get("size")) or record.width, 1 << 20)
     record.address = number(what.get("address"), 16)
     # Barrier errors keep their class in an element of its own; the text alone would not tell it.
+    # A hardware exception has no text, only an element that names it.
     parts = [text]
-    for more in (what.get("type"), "" if record.api else what.get("error")):
+    for more in (what.get("exception"), what.get("type"), "" if record.api else what.get("error")):
         if more and more.lower() not in text.lower():
             parts.append(more)
-    record.message = clip(": ".join(part for part in parts if part) or node.get("kind") or "record")
+    record.message = clip(": ".join(part for part in parts if part) or node.get("kind"))
     if record.level.lower() == "warning":
         record.message = clip(f"Warning: {record.message}")
     record.detail = " ".join(clip("".join(kid.text).strip()) for kid in what.kids[:32] if kid.tag != "text")
@@ -237,7 +241,6 @@ def _sites(node: _Node, what: _Node, record: Record) -> None:
 
 # --- many records -----------------------------------------------------------------------------------
 
-_WHO = re.compile(rb"<who>(.{0,2048}?)</who>", re.S)
 _INDEX = re.compile(
     rb"<(threadIdx|blockIdx)>\s{0,64}<x>(\d{1,10})</x>\s{0,64}<y>(\d{1,10})</y>\s{0,64}<z>(\d{1,10})</z>"
 )
@@ -249,29 +252,29 @@ class _Reader:
         self._artefact = artefact
         self._merger = Merger(artefact)
         self._forms: dict[bytes, Record | None] = {}
+        self._parses = 0
         self._parsed = 0
+        self._cached = 0
         self.seen = 0
         self.taken = 0
 
     def add(self, raw: bytes, position: int) -> None:
         """Take one record, by its form where an equal one was parsed before."""
         self.seen += 1
-        who = _WHO.search(raw)
+        start = raw.find(b"<who>")
+        end = raw.find(b"</who>", start) if start >= 0 else -1
+        who = raw[start:end] if end >= 0 else b""
         address = _ADDRESS.search(raw)
         form = raw
-        if address and (not who or who.end() <= address.start()):
+        if address and (not who or end <= address.start()):
             form = raw[: address.start(1)] + b"0" + raw[address.end(1) :]
         if who:
-            form = form[: who.start()] + form[who.end() :]
+            form = form[:start] + form[end + len(b"</who>") :]
         model = self._forms.get(form)
         if model is None:
-            if form in self._forms or self._parsed + len(form) > _MAX_PARSED:
+            if form in self._forms:
                 return
-            self._parsed += len(form)
-            tree = _parse(form)
-            model = _judge(tree) if tree is not None and tree.tag == "record" else None
-            if len(self._forms) < _MAX_CACHE:
-                self._forms[form] = model
+            model = self._new(form)
             if model is None:
                 return
         record = copy.copy(model)
@@ -280,7 +283,7 @@ class _Reader:
             record.address = int(address[1], 16)
             if record.message.startswith("Leaked ") and record.allocation is not None:
                 record.allocation = Allocation(record.address, record.allocation.size)
-        for kind, x, y, z in _INDEX.findall(who[1]) if who else ():
+        for kind, x, y, z in _INDEX.findall(who):
             index = dim3(int(x), int(y), int(z), kind == b"threadIdx")
             if kind == b"threadIdx":
                 record.thread = index
@@ -288,6 +291,20 @@ class _Reader:
                 record.block = index
         self._merger.add(record)
         self.taken += 1
+
+    def _new(self, form: bytes) -> Record | None:
+        if self._parses >= _MAX_FORMS or self._parsed + len(form) > _MAX_PARSED:
+            return None
+        self._parses += 1
+        self._parsed += len(form)
+        tree = _parse(form)
+        model = _judge(tree) if tree is not None and tree.tag == "record" else None
+        if model is not None and not model.message:
+            model = None
+        if self._cached + len(form) <= _MAX_CACHE:
+            self._cached += len(form)
+            self._forms[form] = model
+        return model
 
     def facts(self, complete: bool) -> tuple[Fact, ...]:
         warnings = self._merger.warnings

@@ -2,7 +2,7 @@
 
 Dropped: images of modules that no lane, call frame or launch is in; inside the
 images that stay, the code of other functions; memory contents; empty sections.
-Kept: every table, and the registers of the lanes that a diagnosis looks at
+Kept: every table, and the registers of the lanes and warps that a diagnosis looks at
 closely (``read.groups.sampled``).  The result is a valid core dump with its
 section links renumbered, and slimming it again changes nothing.
 """
@@ -30,6 +30,7 @@ _EMPTY_WHEN_DROPPED = {
     cd.SHT_LANES,
 }
 _PER_LANE = {cd.SHT_REGS, cd.SHT_PREDICATES, cd.SHT_BACKTRACE}
+_PER_WARP = {cd.SHT_UREGS, cd.SHT_UPREDICATES, cd.SHT_CONVERGENCE}
 _CUBIN_KEPT = (
     ".shstrtab",
     ".strtab",
@@ -54,9 +55,11 @@ def slim_coredump(data: bytes) -> bytes:
     keep: list[int] = []
     replaced: dict[int, bytes] = {}
     images = {module.section for module in dump.modules if module.section >= 0}
-    closely = _lanes_looked_at(dump)
+    lanes, warps = _looked_at(dump)
     for index, section in enumerate(dump.elf.sections):
-        if section.type in _PER_LANE and (section.link, section.info) not in closely:
+        if section.type in _PER_LANE and (section.link, section.info) not in lanes:
+            continue
+        if section.type in _PER_WARP and (section.link, section.info) not in warps:
             continue
         if section.type in _MEMORY or (section.size == 0 and section.type in _EMPTY_WHEN_DROPPED):
             continue
@@ -71,12 +74,16 @@ def slim_coredump(data: bytes) -> bytes:
     return _write(dump.elf, keep, replaced)
 
 
-def _lanes_looked_at(dump: cd.CoreDump) -> set[tuple[int, int]]:
-    """(lane table, row) of every lane whose registers a diagnosis reads."""
+def _looked_at(dump: cd.CoreDump) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """(table section, row) of every lane and of every warp whose registers a diagnosis reads."""
     groups = [sampled(group, dump) for group in exception_groups(dump)]
     if not groups:
         groups = [group.lanes[:32] for grid in dump.grids for group in standing_groups(dump, grid.id)]
-    return {(warp.lane_section, lane.row) for lanes in groups for warp, lane in lanes}
+    looked_at = [pair for lanes in groups for pair in lanes]
+    return (
+        {(warp.lane_section, lane.row) for warp, lane in looked_at},
+        {(warp.section, warp.row) for warp, _ in looked_at},
+    )
 
 
 def _addresses(dump: cd.CoreDump) -> list[int]:

@@ -27,6 +27,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     message = messages[0] if messages else None
     fault = faults[0] if faults else None
     if message is None and fault is None:
+        yield from _from_reports(evidence)
         return
     threads = message.threads if message is not None else fault.threads if fault is not None else None
     place = fault.place if fault is not None else None
@@ -71,3 +72,19 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         facts=tuple(f for f in (fault, message) if f is not None),
         weight=90,
     )
+
+
+def _from_reports(evidence: Evidence) -> Iterator[Finding]:
+    """memcheck sees the exception inside ``__assertfail`` and knows no kernel line."""
+    for report in evidence.reports_of("assert"):
+        yield Finding(
+            CAUSE,
+            f"an assert failed, first seen in {words.who(report.threads)}; memcheck does not say in which kernel",
+            (f"memcheck: {report.message}", "the program's own output names file, line and condition"),
+            place=report.place,
+            threads=report.threads,
+            host=report.host[0] if report.host else evidence.host_line(),
+            fixes=_FIXES,
+            facts=(report,),
+            weight=60,
+        )

@@ -22,10 +22,12 @@ _FIXES = (
 
 
 def match(evidence: Evidence) -> Iterator[Finding]:
-    """Match warps that stand behind a BPT.TRAP."""
+    """Match warps that stand behind a BPT.TRAP, and memcheck's reports of one."""
+    seen = False
     for fault in evidence.faults:
         if fault.access != "trap":
             continue
+        seen = True
         launch = fault.launch
         name = launch.short if launch is not None else "the kernel"
         yield Finding(
@@ -45,3 +47,20 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             facts=(fault,),
             weight=86,
         )
+    for report in evidence.reports_of("trap"):
+        if not seen:
+            yield Finding(
+                CAUSE,
+                f"`{report.short}` executed a trap, first seen in {words.who(report.threads)}",
+                (
+                    f"memcheck: {report.message}",
+                    "memcheck's pc is imprecise here: the trap stands at this line or shortly before",
+                ),
+                place=report.place,
+                kernel=report.short,
+                threads=report.threads,
+                host=report.host[0] if report.host else evidence.host_line(),
+                fixes=_FIXES,
+                facts=(report,),
+                weight=70,
+            )

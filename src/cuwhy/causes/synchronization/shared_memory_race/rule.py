@@ -31,7 +31,8 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             (f"racecheck: {report.message}",),
             place=report.place,
             other=report.other,
-            kernel=report.short,
+            # racecheck names the function of each access, not the kernel it was inlined into.
+            kernel="",
             threads=report.threads if report.threads.count else None,
             host=report.host[0] if report.host else evidence.host_line(),
             details=(("hazards", f"{report.hazards:,}"),) if report.hazards else (),

@@ -309,6 +309,12 @@ def _same_spot(one: Finding, two: Finding) -> bool:
 def _open_questions(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[Next]:
     """What would settle what the evidence leaves open."""
     named = [f for f in findings if not f.cause.name.startswith(UNKNOWN)]
+    if any(f.cause.name == "memory/host-index-out-of-range" and f.misleading for f in named):
+        yield Next(
+            "run it again with CUDA_LAUNCH_BLOCKING=1",
+            "the Python traceback then ends at the very line that used the bad index",
+            "about twice the run time",
+        )
     if not named and evidence.errors and not evidence.faults:
         yield Next(
             f"run the program with {_CAPTURE}",
