@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuwhy import diagnose
 from cuwhy.causes.catalogue import UNKNOWN
 from cuwhy.causes.confidence import TABLE
-from cuwhy.diagnosing import diagnose
 from cuwhy.model.diagnosis import Diagnosis, Finding, Role
 from cuwhy.model.errors import CuwhyError
 from cuwhy.model.place import Frame

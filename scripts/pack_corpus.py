@@ -4,7 +4,7 @@
 
 EVIDENCE is the folder into which the recorder's tarballs were unpacked
 (``<class>/<cause>/<case>/evidence/*``).  Dumps are slimmed and get the SASS of the
-functions concerned; text copies of XML reports are left out.
+functions concerned.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 from cuwhy.case import slim_case, write_case
 from cuwhy.locate.listings import sass_artefacts
@@ -30,15 +31,12 @@ _SKIPPED = {"coredump.txt", "hang.txt"}
 
 
 def evidence_files(folder: Path) -> list[Path]:
-    """The recorded files that a case keeps: one per tool, XML before text."""
-    names = {path.name for path in folder.iterdir()}
-    return [
-        path
-        for path in sorted(folder.iterdir())
-        if path.name not in _SKIPPED
-        and path.stat().st_size
-        and not (path.suffix == ".txt" and f"{path.stem}.xml" in names)
-    ]
+    """The recorded files that a case keeps.
+
+    Both forms of a sanitizer report stay: only the text knows the nearest allocation,
+    only the XML the host stack.
+    """
+    return [path for path in sorted(folder.iterdir()) if path.name not in _SKIPPED and path.stat().st_size]
 
 
 def pack(case: Path, evidence: Path) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cuwhy.model.cuda import EXCEPTIONS
@@ -59,12 +59,14 @@ class Evidence:
         }
         for fact in facts:
             lists[type(fact)].append(fact)
+        evidence.reports = _joined(evidence.reports)
         return evidence
 
     def said(self, fault: Fault | None = None) -> int:
         """Return the CUDA error code the runtime gave, or will have given for ``fault``; 0 if unknown."""
         for error in self.errors:
-            if error.code >= 200:
+            # Under a checker the program sees 719 for whatever the checker found.
+            if error.code >= 200 and not (self.reports and error.code == 719):
                 return error.code
         if fault is not None:
             kind = EXCEPTIONS.get(fault.exception)
@@ -73,7 +75,7 @@ class Evidence:
 
     def was_said(self) -> bool:
         """True when an error code stands in the program's own output."""
-        return any(error.code >= 200 for error in self.errors)
+        return any(error.code >= 200 and not (self.reports and error.code == 719) for error in self.errors)
 
     def host_line(self) -> Frame | None:
         """Return the deepest user frame of the first Python traceback."""
@@ -86,3 +88,31 @@ class Evidence:
     def reports_of(self, *kinds: str, space: str | None = None) -> list[SanitizerFault]:
         """Return the sanitizer's faults of these kinds, in one memory space if given."""
         return [r for r in self.reports if r.kind in kinds and (space is None or r.space == space)]
+
+
+def _joined(reports: list[SanitizerFault]) -> list[SanitizerFault]:
+    """Join the XML and the text form of one report: the XML has the host stack, the text the allocation."""
+    joined: dict[tuple[object, ...], SanitizerFault] = {}
+    for report in reports:
+        frame = report.place.innermost if report.place is not None else None
+        other = report.other.innermost if report.other is not None else None
+        key = (
+            report.tool,
+            report.kind,
+            report.space,
+            report.short,
+            (frame.file, frame.line) if frame is not None else None,
+            (other.file, other.line) if other is not None else None,
+        )
+        known = joined.get(key)
+        if known is None or known.origin.artefact == report.origin.artefact:
+            joined[key if known is None else (*key, len(joined))] = report
+            continue
+        joined[key] = replace(
+            known,
+            allocation=known.allocation or report.allocation,
+            host=known.host or report.host,
+            kernel=known.kernel or report.kernel,
+            hazards=known.hazards or report.hazards,
+        )
+    return list(joined.values())

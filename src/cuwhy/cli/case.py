@@ -95,6 +95,11 @@ def run_pack(args: argparse.Namespace) -> int:
         name = _free_name(path.name, artefacts)
         artefacts[name] = path
         kinds[name] = kind
+        if kind == "coredump":
+            for listing, text in _listings(name, path).items():
+                if listing not in artefacts:
+                    artefacts[listing] = text
+                    kinds[listing] = "sass"
     manifest = write_case(
         out,
         artefacts,
@@ -171,6 +176,18 @@ def run_slim(args: argparse.Namespace) -> int:
         right=(1, 3),
     )
     return 0
+
+
+def _listings(name: str, path: Path) -> dict[str, bytes]:
+    """Disassemble what a diagnosis reads, so that the receiver needs no nvdisasm; {} when it cannot be."""
+    from cuwhy.locate.listings import sass_artefacts
+    from cuwhy.model.errors import InputError
+
+    try:
+        return sass_artefacts(name, path.read_bytes())
+    except InputError:
+        # A damaged dump is still worth sending.
+        return {}
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:

@@ -75,7 +75,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _from_reports(evidence: Evidence) -> Iterator[Finding]:
-    """memcheck sees the exception inside ``__assertfail`` and knows no kernel line."""
+    """Memcheck sees the exception inside ``__assertfail`` and knows no kernel line."""
     for report in evidence.reports_of("assert"):
         yield Finding(
             CAUSE,

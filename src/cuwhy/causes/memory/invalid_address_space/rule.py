@@ -31,7 +31,7 @@ def is_shared_window(report: SanitizerFault) -> bool:
     """
     return (
         report.space == "global"
-        and report.allocation is None
+        and (report.allocation is None or report.allocation.distance >= 1 << 30)
         and report.address is not None
         and report.address >= 1 << 32
         and report.address & 0xFFFFFFFF < 256 << 10
