@@ -82,9 +82,15 @@ def _first_primary(diagnosis: Diagnosis | None) -> Finding | None:
 
 
 def _is_placed(truth: Mapping[str, Any], finding: Finding) -> bool:
+    if truth.get("unplaced"):
+        # The evidence holds no line of the user's at all; naming one would be a guess.
+        return finding.host is None and (finding.place is None or not finding.place.frames)
     keys = ["line", "lines", "call_line"]
     if finding.cause.name in HOST_CAUSES:
         keys.append("wrong_line")
+        if "earlier one" in finding.misleading:
+            # The line an asynchronous error surfaced at is right when it is said to be only that.
+            keys.append("blamed_line")
     lines: set[int] = set()
     for key in keys:
         value = truth.get(key, [])

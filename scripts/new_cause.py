@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 CLASSES = ("memory", "synchronization", "launch", "numeric", "access-pattern", "execution", "device")
 
-#: Beginnings of names that state what to do; a cause is named after the fault.
-REMEDIES = ("use-", "add-", "avoid-", "missing-check")
+#: Beginnings of names that state what to do; a cause is named after the fault (use-after-free is one).
+REMEDIES = re.compile(r"use-(?!after-)|add-|avoid-|missing-check")
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*/[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _LONGEST_NAME = 64
 
 #: The headings of a README in their order, and what belongs under each.
 SECTIONS = {
-    "What you see": "the symptom as the user meets it: error code and text, exit, hang, wrong number; what stays silent.",
-    "Why": "the mechanism on the chip or in the runtime, with numbers; the usual mistakes that lead there.",
+    "What you see": "what the user meets: error code and text, hang, wrong number; what stays silent.",
+    "Why": "the mechanism on the chip or in the runtime, with numbers; the usual roads there.",
     "What proves it": "the evidence the rule asks for, tool by tool, and which tools see nothing.",
     "Fix": "a minimal bad and a repaired snippet.",
     "When the fix is unsafe": "what the repair can break or hide.",
@@ -84,7 +84,7 @@ def complaint(name: str) -> str:
         return f"{name[:80]!r} is not class/name in lower case with hyphens, like memory/null-pointer"
     if group not in CLASSES:
         return f"there is no class {group!r}; the classes are {', '.join(CLASSES)}"
-    if fault.startswith(REMEDIES):
+    if REMEDIES.match(fault):
         return f"{fault!r} is a remedy; name the fault"
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuwhy.causes.evidence import Evidence
-from cuwhy.model.cuda import CUDA_ERRORS, EXCEPTIONS, describe_error
+from cuwhy.model.cuda import EXCEPTIONS, describe_error
 from cuwhy.model.facts import Address, Dim3, Fault, Launch, SanitizerFault, Threads
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -149,6 +149,6 @@ def counts(threads: Threads) -> str:
     return f"{text}: {threads.pattern}" if threads.pattern else text
 
 
-def error_name(code: int) -> str:
-    """Return the name of a CUDA error, "" when unknown."""
-    return CUDA_ERRORS.get(code, ("", ""))[0]
+def hold(threads: Threads) -> str:
+    """Return "holds" for one thread and "hold" for more."""
+    return "holds" if threads.count == 1 else "hold"

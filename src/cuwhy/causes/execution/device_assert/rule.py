@@ -53,7 +53,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         sentence += f" in {words.plural(threads.count, 'thread')}, first in {words.who(threads)}"
     why = []
     if fault is not None:
-        why.append(f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}")
+        why.append(f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}")
     if message is not None:
         why.append(
             f"the program's output: {message.file}:{message.line}: assertion `{message.expression}` failed"

@@ -53,7 +53,7 @@ def _finding(evidence: Evidence, fault: Fault) -> Finding:
     else:
         what = f"met an instruction that the hardware refuses at {fault.place.short}"
     why = [
-        f"{words.counts(fault.threads) if fault.threads.count else 'an SM'} holds {words.exception_fact(fault)}"
+        f"{words.counts(fault.threads) if fault.threads.count else 'an SM'} {words.hold(fault.threads) if fault.threads.count else 'holds'} {words.exception_fact(fault)}"
     ]
     if fault.place is not None and fault.place.sass:
         why.append(f"nvdisasm reads the bytes as: {fault.place.sass}")

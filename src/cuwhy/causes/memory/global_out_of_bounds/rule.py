@@ -111,7 +111,7 @@ def _from_dump(evidence: Evidence, faults: list[Fault], reports: list[SanitizerF
     name = function or (launch.short if launch is not None else "the kernel")
     width = f"{words.plural(address.width, 'byte')} of " if address is not None and address.width else ""
     sentence = f"`{name}` {words.verb(fault.access)} {width}global memory outside of any allocation"
-    why = [f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}"]
+    why = [f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}"]
     misleading = ""
     if address is not None:
         distance = words.offset_from_base(address, launch)

@@ -57,7 +57,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             f"`{name}` uses {address.value:#x}, a pointer into {address.window} memory, "
             f"in an instruction for {address.space} memory ({fault.opcode})",
             (
-                f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}",
+                f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
                 f"the address lies in the {address.window} memory window and was not computed from a global pointer",
             ),
             place=fault.place,

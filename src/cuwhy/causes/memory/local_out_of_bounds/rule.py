@@ -47,7 +47,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             f"`{name}` {words.verb(fault.access)} a local array {words.amount(offset)} "
             f"{'behind' if offset >= 0 else 'before'} the start of its stack frame",
             (
-                f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}",
+                f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
                 f"the instruction is {fault.opcode}: local memory, which holds a thread's arrays and spills",
             ),
             place=fault.place,

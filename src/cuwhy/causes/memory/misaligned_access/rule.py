@@ -54,7 +54,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     address, launch = fault.address, fault.launch
     name = launch.short if launch is not None else "the kernel"
-    why = [f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}"]
+    why = [f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}"]
     if address is not None and address.width:
         sentence = (
             f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} at {address.value:#x}, "

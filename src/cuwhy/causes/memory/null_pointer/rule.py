@@ -92,7 +92,7 @@ def _from_dump(evidence: Evidence, fault: Fault, reports: list[SanitizerFault]) 
     else:
         sentence += ": the pointer is null"
     why = [
-        f"{words.counts(fault.threads)} hold {words.exception_fact(fault)}",
+        f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
         "the first 64 KiB of the address space are never mapped"
         if address.value < _NULL_PAGE
         else f"the whole address is an offset of {words.amount(address.value)} from a null base",

@@ -13,7 +13,7 @@ CAUSE = Cause(
     "memory/shared-out-of-bounds",
     "a thread accesses shared memory beyond what the block has",
     Severity.CRASH,
-    misleads="715 'an illegal instruction was encountered'",
+    misleads="715 'an illegal instruction was encountered' far beyond the window, 700 'an illegal memory access' nearer",
 )
 
 _EXCEPTIONS = (1, 4, 5, 14, 17)
@@ -60,7 +60,7 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     name = launch.short if launch is not None else "the kernel"
     size = launch.shared_bytes if launch is not None else -1
     why = [
-        f"{words.counts(fault.threads)} {'hold' if fault.threads.count != 1 else 'holds'} {words.exception_fact(fault)}",
+        f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
         f"the instruction is {fault.opcode}, a legal access to shared memory",
     ]
     rows = []

@@ -22,7 +22,7 @@ _MAYBE = (5, 14)
 _FIXES = (
     Fix("replace the recursion by a loop with a bounded, explicit stack, or check that it ends"),
     Fix("raise the limit: cudaDeviceSetLimit(cudaLimitStackSize, bytes) before the first launch",
-        caution="every resident thread gets that much: at 2,048 threads an SM, 1 MiB more each is 256 GiB on an H200"),
+        caution="every resident thread gets that much: at 2,048 threads an SM, 1 MiB more each is 264 GiB on an H200"),
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     used = (1 << 24) - fault.stack_pointer if fault.stack_pointer else 0
     calls = [p for p in fault.stack if fault.place is not None and p.function == fault.place.function]
     why = [
-        f"{words.counts(fault.threads)} {'hold' if fault.threads.count != 1 else 'holds'} {words.exception_fact(fault)}",
+        f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
         f"the instruction is {fault.opcode} and its address lies inside the function's own stack frame: "
         "the frame itself is beyond the stack",
     ]
