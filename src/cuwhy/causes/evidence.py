@@ -85,6 +85,17 @@ class Evidence:
                 return frame
         return None
 
+    def host_of(self, *reports: SanitizerFault) -> Frame | None:
+        """Return the host line of a launch: from the checker's host stack, else from a traceback.
+
+        A frame without a file ("main", "launch") tells nobody anything and is left out.
+        """
+        for report in reports:
+            for frame in report.host:
+                if frame.file is not None and not frame.is_library:
+                    return frame
+        return self.host_line()
+
     def reports_of(self, *kinds: str, space: str | None = None) -> list[SanitizerFault]:
         """Return the sanitizer's faults of these kinds, in one memory space if given."""
         return [r for r in self.reports if r.kind in kinds and (space is None or r.space == space)]

@@ -14,6 +14,7 @@ from cuwhy.read.cubin import Cubin, Function, open_cubin
 
 #: Line programs larger than this are not read: 4 MB take 2.5 s.
 _MAX_LINE_BYTES = 6 << 20
+_MAX_STATEMENT = 200
 
 
 def plain_symbol(symbol: str) -> str:
@@ -45,6 +46,7 @@ class CodeMap:
         self.sources = sources or SourceBook()
         self._cubins: dict[int, Cubin | None] = {}
         self._tables: dict[int, LineTable] = {}
+        self._statements: dict[int, tuple[LineTable, list[bytes]]] = {}
         self._places: dict[int, tuple[Cubin, Function] | None] = {}
         self._pending: dict[int, Disassembly] = {}
         self._flows: dict[int, Flow | None] = {}
@@ -100,7 +102,24 @@ class CodeMap:
             pc=pc,
             frames=self._frames(cubin, function, pc),
             sass=instruction.text if instruction is not None else None,
+            ptx=self._ptx(cubin, pc),
+            name=demangle(plain_symbol(function.name)).short,
         )
+
+    def _ptx(self, cubin: Cubin, pc: int) -> str | None:
+        """The PTX statement that ``pc`` was compiled from, where ``-lineinfo`` embedded both."""
+        key = id(cubin)
+        if key not in self._statements:
+            table = cubin.section(".nv_debug_line_sass")
+            lines = cubin.ptx() if 0 < len(table) <= _MAX_LINE_BYTES else []
+            # Same form as .debug_line, with the lines of the embedded PTX.
+            self._statements[key] = (read_lines(table if lines else table[:0], table[:0]), lines)
+        rows, lines = self._statements[key]
+        chain = rows.chain(pc)
+        if not chain or not 0 < chain[0].line <= len(lines):
+            return None
+        text = lines[chain[0].line - 1][:_MAX_STATEMENT].decode("utf-8", "replace")
+        return " ".join(text.split()) or None
 
     def _frames(self, cubin: Cubin, function: Function, pc: int) -> tuple[Frame, ...]:
         key = id(cubin)

@@ -89,6 +89,7 @@ class Place:
             line tables.
         sass: the instruction's text, when a disassembler was at hand.
         ptx: the PTX statement the instruction came from, when embedded.
+        name: readable base name of ``function``; empty when it has none of its own.
     """
 
     function: str
@@ -97,6 +98,7 @@ class Place:
     frames: tuple[Frame, ...] = ()
     sass: str | None = None
     ptx: str | None = None
+    name: str = ""
 
     @property
     def innermost(self) -> Frame | None:
@@ -117,4 +119,4 @@ class Place:
         frame = self.user
         if frame is not None and frame.file is not None:
             return frame.short
-        return f"{self.function}+{self.offset:#x}"
+        return f"{self.name or self.function}+{self.offset:#x}"

@@ -37,6 +37,7 @@ _CUBIN_KEPT = (
     ".symtab",
     ".debug_line",
     ".debug_str",
+    ".nv_debug_line_sass",
     ".nv_debug_ptx_txt",
     ".nv.info",
 )

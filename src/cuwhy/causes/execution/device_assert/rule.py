@@ -83,7 +83,7 @@ def _from_reports(evidence: Evidence) -> Iterator[Finding]:
             (f"memcheck: {report.message}", "the program's own output names file, line and condition"),
             place=report.place,
             threads=report.threads,
-            host=report.host[0] if report.host else evidence.host_line(),
+            host=evidence.host_of(report),
             fixes=_FIXES,
             facts=(report,),
             weight=60,

@@ -40,7 +40,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             other=report.other,
             kernel=report.short,
             threads=report.threads,
-            host=report.host[0] if report.host else evidence.host_line(),
+            host=evidence.host_of(report),
             fixes=_FIXES,
             facts=(report,),
             weight=75,

@@ -34,7 +34,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             # racecheck names the function of each access, not the kernel it was inlined into.
             kernel="",
             threads=report.threads if report.threads.count else None,
-            host=report.host[0] if report.host else evidence.host_line(),
+            host=evidence.host_of(report),
             details=(("hazards", f"{report.hazards:,}"),) if report.hazards else (),
             fixes=_FIXES,
             facts=(report,),

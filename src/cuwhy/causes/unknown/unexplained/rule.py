@@ -38,7 +38,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             place=report.place,
             kernel=report.short,
             threads=report.threads,
-            host=report.host[0] if report.host else evidence.host_line(),
+            host=evidence.host_of(report),
             details=tuple(words.report_rows(report)),
             facts=(report,),
         )
