@@ -15,6 +15,7 @@ from cuwhy.model.facts import (
     Fault,
     HostTraceback,
     Launch,
+    LaunchRecord,
     Machine,
     Residency,
     SanitizerFault,
@@ -38,6 +39,7 @@ class Evidence:
     asserts: list[AssertMessage] = field(default_factory=list)
     errors: list[ErrorReport] = field(default_factory=list)
     tracebacks: list[HostTraceback] = field(default_factory=list)
+    records: list[LaunchRecord] = field(default_factory=list)
     clean: list[CleanExit] = field(default_factory=list)
 
     @classmethod
@@ -55,6 +57,7 @@ class Evidence:
             AssertMessage: evidence.asserts,
             ErrorReport: evidence.errors,
             HostTraceback: evidence.tracebacks,
+            LaunchRecord: evidence.records,
             CleanExit: evidence.clean,
         }
         for fact in facts:
