@@ -12,8 +12,10 @@ from cuwhy.model.place import Frame, Place
 from cuwhy.read.coredump import CoreDump
 from cuwhy.read.cubin import Cubin, Function, open_cubin
 
-#: Line programs larger than this are not read: 4 MB take 2.5 s.
+#: Bytes of line programs that are read in one dump: 4 MB take 2.5 s.
 _MAX_LINE_BYTES = 6 << 20
+#: Functions that are disassembled in one dump; a failure stands in one or two.
+_MAX_DISASSEMBLIES = 8
 _MAX_STATEMENT = 200
 
 
@@ -49,6 +51,8 @@ class CodeMap:
         self._statements: dict[int, tuple[LineTable, list[bytes]]] = {}
         self._places: dict[int, tuple[Cubin, Function] | None] = {}
         self._pending: dict[int, Disassembly] = {}
+        self._line_bytes = _MAX_LINE_BYTES
+        self._disassemblies = 0
         self._flows: dict[int, Flow | None] = {}
         self._listings = listings or {}
         self.notes: list[str] = []
@@ -111,7 +115,8 @@ class CodeMap:
         key = id(cubin)
         if key not in self._statements:
             table = cubin.section(".nv_debug_line_sass")
-            lines = cubin.ptx() if 0 < len(table) <= _MAX_LINE_BYTES else []
+            lines = cubin.ptx() if 0 < len(table) <= self._line_bytes else []
+            self._line_bytes -= len(table) if lines else 0
             # Same form as .debug_line, with the lines of the embedded PTX.
             self._statements[key] = (read_lines(table if lines else table[:0], table[:0]), lines)
         rows, lines = self._statements[key]
@@ -125,11 +130,10 @@ class CodeMap:
         key = id(cubin)
         if key not in self._tables:
             section = cubin.section(".debug_line")
-            if len(section) > _MAX_LINE_BYTES:
-                self.note(
-                    f"the line table of {cubin.what} is larger than {_MAX_LINE_BYTES >> 20} MB and was not read"
-                )
+            if len(section) > self._line_bytes:
+                self.note(f"{cubin.what}: more than {_MAX_LINE_BYTES >> 20} MB of line tables; its own was not read")
                 section = section[:0]
+            self._line_bytes -= len(section)
             self._tables[key] = read_lines(section, cubin.section(".debug_str"))
             if self._tables[key].problem:
                 self.note(f"{cubin.what}: {self._tables[key].problem}")
@@ -154,6 +158,11 @@ class CodeMap:
             listing = parse_listing(self._listings[function.name])
             self._flows[function.address] = Flow(listing) if listing is not None else None
             return
+        if self._disassemblies >= _MAX_DISASSEMBLIES:
+            self.note(f"only {_MAX_DISASSEMBLIES} functions were disassembled; the others have no SASS here")
+            self._flows[function.address] = None
+            return
+        self._disassemblies += 1
         try:
             self._pending[function.address] = Disassembly(function.text, cubin.sm, pc - function.address)
         except ToolMissing as error:
