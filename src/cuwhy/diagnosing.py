@@ -14,7 +14,7 @@ from pathlib import Path
 from cuwhy.causes.catalogue import UNKNOWN, catalogue
 from cuwhy.causes.confidence import confidence_of
 from cuwhy.causes.evidence import Evidence
-from cuwhy.locate.places import CodeMap
+from cuwhy.locate.places import NO_SASS, CodeMap
 from cuwhy.locate.sources import SourceBook
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
 from cuwhy.model.errors import InputError
@@ -260,7 +260,7 @@ def conclude(
         findings=tuple(findings),
         facts=tuple(facts),
         artefacts=tuple(artefacts),
-        open=tuple(_open_questions(evidence, findings)),
+        open=tuple(_open_questions(evidence, findings, any(n.startswith(NO_SASS) for n in notes))),
         notes=tuple(notes),
     )
 
@@ -306,9 +306,19 @@ def _same_spot(one: Finding, two: Finding) -> bool:
     )
 
 
-def _open_questions(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[Next]:
+def _open_questions(evidence: Evidence, findings: Sequence[Finding], no_sass: bool) -> Iterator[Next]:
     """What would settle what the evidence leaves open."""
     named = [f for f in findings if not f.cause.name.startswith(UNKNOWN)]
+    unknown_address = any(
+        f.address is None and f.access in ("load", "store", "atomic") for f in evidence.faults
+    )
+    if no_sass and (unknown_address or not named):
+        yield Next(
+            "pip install 'cuwhy[sass]' and diagnose again",
+            "with the instructions the address, or what the threads wait for, can be told from this very dump",
+            "a 5 MB download",
+        )
+        return
     if any(f.cause.name == "memory/host-index-out-of-range" and f.misleading for f in named):
         yield Next(
             "run it again with CUDA_LAUNCH_BLOCKING=1",
@@ -327,8 +337,7 @@ def _open_questions(evidence: Evidence, findings: Sequence[Finding]) -> Iterator
             "memcheck knows the allocations; the core dump knows only the address",
             "7 s for a program of 6 s, narrowed to the kernel with --kernel-name",
         )
-    faults = [f for f in evidence.faults if f.address is None and f.access in ("load", "store", "atomic")]
-    if named and faults and not evidence.reports:
+    if named and unknown_address and not evidence.reports:
         yield Next(
             "add a memcheck report (`compute-sanitizer --tool memcheck --xml --save report.xml`)",
             "the faulting address cannot be recomputed from this dump",

@@ -9,30 +9,40 @@ it.  Where control flow leaves more than one definition possible, the answer is
 None: no guess.
 
 Instruction semantics are those of the CUDA Binary Utilities' instruction set
-reference (names) as observed in compiled code of known source (operand order).
+reference (names) as observed in compiled code of known source (operand order):
+tests/locate/test_evaluate.py holds every form against addresses known in closed
+form.  A form that is not in the lists below is unknown, never approximated.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cuwhy.locate.sass import Instruction, Listing, access_of
+from cuwhy.locate.flow import ANYTHING, PREDICATE, REGISTER, Flow, next_register
+from cuwhy.locate.sass import Instruction, access_of
 from cuwhy.model.facts import Dim3
 
 _M32 = 0xFFFFFFFF
 _M64 = 0xFFFFFFFFFFFFFFFF
 _MAX_STEPS = 4000
-_MAX_DEPTH = 120
+_MAX_DEPTH = 80
 
-_REGISTER = re.compile(r"^(U?)R(\d+|Z)$")
-_CONSTANT = re.compile(r"^c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+|U?RZ|U?R\d+(?:\+0x[0-9a-f]+)?)\]$")
+_CONSTANT = re.compile(r"^c\[(0x[0-9a-f]+)\]\[(?:(U?R(?:Z|\d+)))?\+?(-?0x[0-9a-f]+)?\]$")
+_IMMEDIATE = re.compile(r"^-?0x[0-9a-f]+$")
 _MEMORY = re.compile(
-    r"^(?:desc\[\w+\])?\[((?:U?R\w+)?)((?:\.\w+)*)((?:\+?-?0x[0-9a-f]+|\+U?R\w+)*)\]((?:\.\w+)*)$"
+    r"^(?:desc\[\w+\])?\[(?:(U?R(?:Z|\d+))((?:\.\w+)*))?((?:\+?-?0x[0-9a-f]+|\+U?R(?:Z|\d+)(?:\.\w+)*)*)\]((?:\.\w+)*)$"
 )
+_ZEROS = frozenset({"RZ", "URZ", "SRZ"})
+#: Where the launch's dimensions stand in constant bank 0, by where its parameters begin.
+_DIMENSIONS = {
+    0x160: ({0x0: 0, 0x4: 1, 0x8: 2}, {0xC: 0, 0x10: 1, 0x14: 2}),
+    0x210: ({0x0: 0, 0x4: 1, 0x8: 2}, {0xC: 0, 0x10: 1, 0x14: 2}),
+    0x380: ({0x360: 0, 0x364: 1, 0x368: 2}, {0x370: 0, 0x374: 1, 0x378: 2}),
+}
 
 
 class Value(NamedTuple):
@@ -40,7 +50,6 @@ class Value(NamedTuple):
 
     bits: int
     arguments: frozenset[int] = frozenset()
-    loaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,166 +94,6 @@ class _Unknown(Exception):
     """The value cannot be told."""
 
 
-def destinations(instruction: Instruction) -> set[str]:
-    """Return the registers and predicates an instruction writes ("R4", "UR5", "P0")."""
-    base, operands = instruction.base, instruction.operands
-    if not operands:
-        return set()
-    if base in ("STG", "STS", "STL", "ST", "RED", "REDG", "BRA", "EXIT", "BAR", "BSSY", "BSYNC", "MEMBAR",
-                "NOP", "BPT", "WARPSYNC", "ERRBAR", "CCTL", "DEPBAR", "STAS", "STSM", "UTMALDG", "RET", "JMP"):  # fmt: skip
-        return set()
-    written: set[str] = set()
-    first = operands[0]
-    match = _REGISTER.match(first.partition(".")[0])
-    if match is not None and match[2] != "Z":
-        number, prefix = int(match[2]), match[1]
-        for extra in range(_written_width(instruction)):
-            written.add(f"{prefix}R{number + extra}")
-    # Predicate results stand right behind the register result, or first for compares.
-    for operand in operands[: 3 if base not in ("ISETP", "UISETP", "FSETP", "PLOP3", "LOP3", "ULOP3") else 2]:
-        if re.fullmatch(r"U?P\d", operand):
-            written.add(operand)
-        elif not _REGISTER.match(operand.partition(".")[0]):
-            break
-    if base in ("CALL", "BMOV"):
-        written.add("*")
-    return written
-
-
-def _written_width(instruction: Instruction) -> int:
-    access = access_of(instruction)
-    modifiers = instruction.modifiers
-    if access is not None and access.kind in ("load", "atomic"):
-        return max(1, access.width // 4)
-    if instruction.base in ("ULDC", "CS2R", "LDC") and "64" in modifiers:
-        return 2
-    if "WIDE" in modifiers or (
-        instruction.base in ("IADD", "UIADD", "MOV", "I2F", "F2I") and "64" in modifiers
-    ):
-        return 2
-    if instruction.base == "CS2R" and "32" not in modifiers:
-        return 2
-    # Wide arithmetic results (DADD, HMMA, ...): overestimate, never underestimate.
-    if instruction.base[:1] == "D" or (instruction.base.endswith("MMA") and instruction.base != "HFMA2"):
-        return 4 if instruction.base.endswith("MMA") else 2
-    return 1
-
-
-class Flow:
-    """What a listing writes and where it jumps; made once per function, used for every thread."""
-
-    def __init__(self, listing: Listing) -> None:
-        self.listing = listing
-        self.writes = [destinations(i) for i in listing.instructions]
-        self.targets = {t for i in listing.instructions if (t := i.target) is not None and i.base != "BSSY"}
-        self._clobbered: dict[tuple[int, int], frozenset[str]] = {}
-        self._jumps: dict[int, list[int]] = {}
-        self._indirect = False
-        for position, instruction in enumerate(listing.instructions):
-            if instruction.base in ("BRX", "JMX"):
-                self._indirect = True
-            target = instruction.target
-            if target is not None and instruction.base in ("BRA", "JMP"):
-                self._jumps.setdefault(listing.index(target), []).append(position)
-
-    def definitions(self, name: str, index: int) -> set[int]:
-        """Return the positions of the writes of a register that can reach ``index``; -1 is the entry.
-
-        Walks the control flow backwards; a call or an indirect jump counts as a write
-        of everything, -2.
-        """
-        if self._indirect:
-            return {-2}
-        found: set[int] = set()
-        seen: set[int] = set()
-        waiting = [index]
-        while waiting:
-            position = waiting.pop()
-            if position == 0:
-                found.add(-1)
-            for before in self._before(position):
-                if before in seen:
-                    continue
-                seen.add(before)
-                writes = self.writes[before]
-                if "*" in writes:
-                    found.add(-2)
-                elif name in writes:
-                    found.add(before)
-                    if self.listing.instructions[before].predicate:
-                        waiting.append(before)
-                else:
-                    waiting.append(before)
-        return found
-
-    def constants(self, names: list[str], index: int) -> set[int]:
-        """Return the offsets in constant bank 0 that can flow into registers at ``index``.
-
-        Follows every definition that can reach, through arithmetic but not through memory:
-        what a load returns does not come from its address.
-        """
-        found: set[int] = set()
-        seen: set[tuple[str, int]] = set()
-        waiting = [(name, index) for name in names]
-        while waiting and len(seen) < _MAX_STEPS:
-            name, position = waiting.pop()
-            if (name, position) in seen:
-                continue
-            seen.add((name, position))
-            for where in self.definitions(name, position):
-                if where < 0:
-                    continue
-                instruction = self.listing.instructions[where]
-                access = access_of(instruction)
-                if access is not None and access.space != "constant":
-                    continue
-                upper = bool(instruction.operands) and instruction.operands[0] != name
-                for operand in instruction.operands[1:]:
-                    for bank, offset in re.findall(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]", operand):
-                        if int(bank, 16) == 0:
-                            found.add(int(offset, 16) + (4 if upper else 0))
-                    for register in re.findall(r"\bU?R\d+\b", operand):
-                        waiting.append((register, where))
-                        if "WIDE" in instruction.modifiers and operand == instruction.operands[-1]:
-                            waiting.append((_next(register), where))
-        return found
-
-    def _before(self, position: int) -> list[int]:
-        instructions = self.listing.instructions
-        found = list(self._jumps.get(position, ()))
-        if position > 0:
-            last = instructions[position - 1]
-            if last.base not in ("BRA", "EXIT", "RET", "JMP") or last.predicate:
-                found.append(position - 1)
-        return found
-
-    def clobbered(self, error: int, stop: int) -> frozenset[str]:
-        """Registers that instruction ``error`` or what ran after it, up to ``stop``, may have written."""
-        known = self._clobbered.get((error, stop))
-        if known is None:
-            known = self._clobbered[error, stop] = self._between(error, stop)
-        return known
-
-    def _between(self, error: int, stop: int) -> frozenset[str]:
-        if error < 0:
-            return frozenset("*")
-        instructions = self.listing.instructions
-        end = instructions[stop].offset if stop < len(instructions) else 1 << 62
-        written: set[str] = set()
-        straight = stop > error and all(
-            instructions[i].base not in ("CALL", "RET", "JMP", "BRX")
-            # A guarded jump beyond the place where the warp stands was not taken.
-            and (
-                instructions[i].base != "BRA"
-                or (instructions[i].predicate and (instructions[i].target or 0) >= end)
-            )
-            for i in range(error, stop)
-        )
-        for index in range(error, stop) if straight else range(len(instructions)):
-            written |= self.writes[index]
-        return frozenset(written)
-
-
 class Evaluator:
     """Evaluates registers of one thread in one function.
 
@@ -252,77 +101,115 @@ class Evaluator:
         flow: the function's instructions.
         thread: the thread's state.
         error: offset of the instruction that faulted.
+        repeats: True when the instruction may have run again since, in a loop; by default
+            told from what it is.
     """
 
-    def __init__(self, flow: Flow, thread: Thread, error: int) -> None:
-        self.listing = listing = flow.listing
+    def __init__(self, flow: Flow, thread: Thread, error: int, *, repeats: bool | None = None) -> None:
+        listing = flow.listing
         self._flow = flow
+        self._instructions = listing.instructions
         self.thread = thread
         self.error = listing.index(error)
         # The warp stopped before the instruction at its pc.
-        stop = listing.index(thread.pc)
-        self._stop = stop if stop >= 0 else len(listing.instructions)
+        self._stop = listing.index(thread.pc)
         self._steps = 0
-        self._writes = flow.writes
-        self._targets = flow.targets
-        self._memo: dict[tuple[str, int], Value] = {}
-        self._clobbered: frozenset[str] = flow.clobbered(self.error, self._stop)
+        self._memo: dict[tuple[str, int], Value | None] = {}
+        # A load cannot run twice before the first one has answered: its result register is waited
+        # for.  A store needs no answer, so in a loop the one that faulted may be some turns back.
+        if repeats is None:
+            repeats = self.error >= 0 and not flow.writes[self.error]
+        self._again = repeats and self.error >= 0 and flow.may_repeat(self.error)
+        self._clobbered = flow.written_since(self.error, self._stop, self._again)
 
     # -- entry points ------------------------------------------------------------
 
     def address(self) -> AddressResult | None:
-        """Return the address the faulting instruction accessed, None when it cannot be told."""
+        """Return the address the faulting instruction accessed, None when it cannot be told.
+
+        None too when the instruction's guard was off in this thread, or may have been.
+        """
         if self.error < 0:
             return None
-        instruction = self.listing.instructions[self.error]
-        operand = next((o for o in instruction.operands if "[" in o and not o.startswith("c[")), None)
-        match = _MEMORY.match(operand) if operand is not None else None
+        instruction = self._instructions[self.error]
+        operands = [o for o in instruction.operands if "[" in o and not o.startswith("c[")]
+        # LDGSTS names the place in shared memory first; the access that can fault comes last.
+        match = _MEMORY.match(operands[-1]) if operands else None
         if match is None:
             return None
-        name, suffix, offsets, outer = match[1], match[2] + match[4], match[3], match[4]
         try:
-            wide = ".64" in suffix or (".U32" not in suffix and access_is_wide(instruction) and name != "")
-            total = 0
-            arguments: frozenset[int] = frozenset()
-            direct = True
-            for part in re.findall(r"[+]?(-?0x[0-9a-f]+|U?R(?:\d+|Z))", offsets):
-                if "R" in part:
-                    low, high = self._pair(part, self.error, wide or ".64" in outer)
-                    total += (high.bits << 32 | low.bits) if ".U32" not in suffix else low.bits
-                    arguments |= low.arguments | high.arguments
-                else:
-                    total += int(part, 16)
-            if name and not name.endswith("Z"):
-                upper = _next(name)
-                direct = name not in self._clobbered and (not wide or upper not in self._clobbered)
-                low, high = self._pair(name, self.error, wide)
-                total += (high.bits << 32 | low.bits) if wide else low.bits
-                for offset in self._flow.constants([name, upper] if wide else [name], self.error):
-                    position = self.thread.argument_at(offset - self.thread.parameter_base)
-                    if position is not None:
-                        arguments |= {position}
+            if instruction.predicate and not self._guard(instruction, self.error, 0):
+                return None
+            return self._sum(
+                instruction, match[1] or "", match[2] + match[4] if match[2] else match[4], match[3]
+            )
         except _Unknown:
             return None
+
+    def _sum(self, instruction: Instruction, name: str, suffix: str, offsets: str) -> AddressResult:
+        """Add up the parts of a memory operand: a register with a suffix, and what is added to it."""
+        access = access_of(instruction)
+        global_space = access is not None and access.space in ("global", "generic")
+        words = [w for w in suffix.split(".") if w]
+        scale = 1
+        wide = global_space
+        narrow_base = False
+        for word in words:
+            if word == "64":
+                wide = True
+            elif word in ("X4", "X8", "X16") and not global_space:
+                scale = int(word[1:])
+            elif word == "U32" and global_space:
+                narrow_base = True
+            else:
+                raise _Unknown
+        total = 0
+        arguments: frozenset[int] = frozenset()
+        direct = True
+        for part in re.findall(r"-?0x[0-9a-f]+|U?R(?:\d+|Z)(?:\.\w+)*", offsets):
+            if "R" in part:
+                register, _, extra = part.partition(".")
+                if extra not in ("", "64"):
+                    raise _Unknown
+                low, high = self._pair(register, self.error, wide)
+                total += high.bits << 32 | low.bits
+                arguments |= low.arguments | high.arguments
+                direct = direct and self._is_direct(register, wide)
+            else:
+                total += int(part, 16)
+        if name and name not in _ZEROS:
+            low, high = self._pair(name, self.error, wide and not narrow_base)
+            total += (high.bits << 32 | low.bits) * scale
+            direct = direct and self._is_direct(name, wide and not narrow_base)
+            names = [name, next_register(name)] if wide and not narrow_base else [name]
+            for offset in self._flow.constants(names, self.error):
+                position = self.thread.argument_at(offset - self.thread.parameter_base)
+                if position is not None:
+                    arguments |= {position}
         mask = _M64 if wide else _M32
         return AddressResult(total & mask, "registers" if direct else "evaluated", arguments)
 
     def register(self, name: str) -> Value | None:
         """Return a register as it was when the faulting instruction issued, None when unknown."""
         try:
-            return self._read(name, self.error, 0)
+            return self._read(name, self.error, 0) if self.error >= 0 else None
         except _Unknown:
             return None
 
     # -- the walk ------------------------------------------------------------------
 
-    def _pair(self, name: str, index: int, wide: bool) -> tuple[Value, Value]:
+    def _is_direct(self, name: str, wide: bool) -> bool:
+        names = (name, next_register(name)) if wide else (name,)
+        return name in _ZEROS or (
+            ANYTHING not in self._clobbered and not any(n in self._clobbered for n in names)
+        )
+
+    def _pair(self, name: str, index: int, wide: bool = True) -> tuple[Value, Value]:
+        """Low and high word of a register pair; the high one is 0 unless ``wide``."""
+        if name in _ZEROS:
+            return Value(0), Value(0)
         low = self._read(name, index, 0)
-        if not wide:
-            return low, Value(0)
-        match = _REGISTER.match(name)
-        if match is None or match[2] == "Z":
-            return low, Value(0)
-        return low, self._read(f"{match[1]}R{int(match[2]) + 1}", index, 0)
+        return low, self._read(next_register(name), index, 0) if wide else Value(0)
 
     def _dumped(self, name: str) -> Value | None:
         kind = name.rstrip("0123456789")
@@ -334,95 +221,80 @@ class Evaluator:
 
     def _read(self, name: str, index: int, depth: int) -> Value:
         """Value of a register as instruction ``index`` sees it."""
-        self._steps += 1
-        if self._steps > _MAX_STEPS or depth > _MAX_DEPTH:
-            raise _Unknown
         key = (name, index)
-        if key in self._memo:
-            return self._memo[key]
-        value = self._find(name, index, depth)
-        self._memo[key] = value
+        if key not in self._memo:
+            self._steps += 1
+            if self._steps > _MAX_STEPS or depth > _MAX_DEPTH:
+                raise _Unknown
+            # What is being worked out cannot rest on itself.
+            self._memo[key] = None
+            self._memo[key] = self._find(name, index, depth)
+        value = self._memo[key]
+        if value is None:
+            raise _Unknown
         return value
 
     def _find(self, name: str, index: int, depth: int) -> Value:
-        instructions = self.listing.instructions
-        # Untouched between here and where the warp stopped: the dump has it.
-        if index <= self.error and "*" not in self._clobbered and name not in self._clobbered:
-            between = range(index, self.error)
-            if not any(
-                name in self._writes[i] or "*" in self._writes[i] for i in between
-            ) and self._is_straight(index, self.error):
+        flow = self._flow
+        # Control can only have fallen through from here to the faulting instruction.
+        straight = flow.run_start(self.error) <= index <= self.error
+        if straight and flow.last_write(name, self.error) < index:
+            if ANYTHING not in self._clobbered and name not in self._clobbered:
                 known = self._dumped(name)
                 if known is not None:
                     return known
-        if index <= self.error:
             undone = self._undo(name, index, depth)
             if undone is not None:
                 return undone
-        # Straight back as long as nothing joins in; there a guarded write can be decided.
-        position = index - 1
-        joined = index < len(instructions) and instructions[index].offset in self._targets
-        while position >= 0 and not joined:
-            writes = self._writes[position]
-            if "*" in writes or (
-                instructions[position].base in ("EXIT", "BRA") and not instructions[position].predicate
-            ):
+        # Back as far as control can only have fallen through; there a guarded write can be decided.
+        start = flow.run_start(index)
+        if flow.partial and start == 0:
+            raise _Unknown
+        position = flow.last_write(name, index)
+        while position >= start:
+            instruction = self._instructions[position]
+            if ANYTHING in flow.writes[position]:
                 raise _Unknown
-            if name in writes:
-                instruction = instructions[position]
-                if not instruction.predicate or self._guard(instruction, position, depth):
-                    return self._execute(instruction, name, position, depth + 1)
-            joined = instructions[position].offset in self._targets
-            position -= 1
+            if not instruction.predicate or self._guard(instruction, position, depth):
+                return self._execute(instruction, name, position, depth + 1)
+            position = flow.last_write(name, position)
         # Behind a join only a register with a single possible definition is certain.
-        reaching = self._flow.definitions(name, position + 1)
+        reaching = flow.definitions(name, start)
         if reaching == {-1} and name in self.thread.initial:
             return Value(self.thread.initial[name])
         if len(reaching) != 1:
             raise _Unknown
         (only,) = reaching
-        if only < 0 or instructions[only].predicate:
+        if only < 0 or self._instructions[only].predicate:
             raise _Unknown
-        return self._execute(instructions[only], name, only, depth + 1)
+        return self._execute(self._instructions[only], name, only, depth + 1)
 
     def _undo(self, name: str, index: int, depth: int) -> Value | None:
         """Reverse a single ``X = X + K`` that ran between ``index`` and where the warp stopped.
 
         Loops step their index right behind the access that faulted.
         """
-        if self.error < 0 or self._stop <= self.error or not self._is_straight(index, self._stop):
+        flow = self._flow
+        if self._again or self._stop <= self.error or flow.run_start(self._stop) > index:
             return None
-        writers = [i for i in range(index, self._stop) if name in self._writes[i] or "*" in self._writes[i]]
+        # What a way around to where the warp stands may have written, it may have written twice.
+        if ANYTHING in self._clobbered:
+            return None
+        position = flow.last_write(name, self._stop)
         dumped = self._dumped(name)
-        if len(writers) != 1 or dumped is None:
+        if position < self.error or flow.last_write(name, position) >= index or dumped is None:
             return None
-        step = self.listing.instructions[writers[0]]
-        if step.base not in ("IADD3", "VIADD", "UIADD3", "IADD") or step.predicate or len(step.modifiers):
+        step = self._instructions[position]
+        if step.base not in ("IADD3", "VIADD", "UIADD3", "IADD") or step.predicate or step.modifiers:
             return None
-        source = [o.replace(".reuse", "") for o in step.operands[1:]]
-        if (
-            step.operands[0] != name
-            or source.count(name) != 1
-            or any(re.fullmatch(r"!?U?P[T\d]", o) for o in source)
-        ):
+        source = [o.replace(".reuse", "") for o in step.operands[1:] if o not in ("PT", "UPT")]
+        if step.operands[0] != name or source.count(name) != 1 or any(PREDICATE.match(o) for o in source):
             return None
         source.remove(name)
-        # What was added must not have changed since either.
-        added = sum(self._operand(o, writers[0], depth + 1).bits for o in source)
+        if any(name in o for o in source):
+            return None
+        added = sum(self._operand(o, position, depth + 1).bits for o in source)
         return Value(dumped.bits - added & _M32)
-
-    def _is_straight(self, low: int, high: int) -> bool:
-        """True when nothing between two instructions can jump away or be jumped into."""
-        instructions = self.listing.instructions
-        for index in range(low, high):
-            if (
-                instructions[index].base in ("BRA", "CALL", "RET", "JMP", "BRX")
-                and not instructions[index].predicate
-            ):
-                return False
-            if index > low and instructions[index].offset in self._targets:
-                return False
-        return True
 
     def _guard(self, instruction: Instruction, index: int, depth: int) -> bool:
         if instruction.predicate.endswith("T"):
@@ -434,307 +306,376 @@ class Evaluator:
 
     def _operand(self, text: str, index: int, depth: int) -> Value:
         """Value of a 32-bit source operand, with its sign and inversion applied."""
-        negate = invert = absolute = False
         text = text.replace(".reuse", "")
-        if text.startswith("-"):
-            negate, text = True, text[1:]
-        if text.startswith("~"):
-            invert, text = True, text[1:]
-        if text.startswith("|") and text.endswith("|"):
-            absolute, text = True, text[1:-1]
-        value = self._plain(text, index, depth)
-        bits = value.bits
-        if absolute and bits & 0x80000000:
-            bits = -bits & _M32
-        if negate:
-            bits = -bits & _M32
-        if invert:
-            bits = ~bits & _M32
-        return Value(bits, value.arguments, value.loaded)
+        if _IMMEDIATE.match(text):
+            value = int(text, 16)
+            if not -(1 << 31) <= value <= _M32:
+                raise _Unknown
+            return Value(value & _M32)
+        sign = text[0] if text[:1] in ("-", "~") else ""
+        value32 = self._plain(text[len(sign) :], index, depth)
+        bits = -value32.bits if sign == "-" else ~value32.bits if sign == "~" else value32.bits
+        return value32._replace(bits=bits & _M32)
+
+    def _operand64(self, text: str, index: int, depth: int) -> Value:
+        """Value of a 64-bit source operand: a pair, a constant, or a sign-extended immediate."""
+        text = text.replace(".reuse", "")
+        if _IMMEDIATE.match(text):
+            return Value(int(text, 16) & _M64)
+        sign = "-" if text.startswith("-") else ""
+        text = text[len(sign) :]
+        if text.startswith("c["):
+            low, high = self._constant(text, 2, index, depth)
+        elif text in _ZEROS:
+            low = high = Value(0)
+        elif REGISTER.match(text):
+            low, high = self._read(text, index, depth), self._read(next_register(text), index, depth)
+        else:
+            raise _Unknown
+        bits = high.bits << 32 | low.bits
+        return Value((-bits if sign else bits) & _M64, low.arguments | high.arguments)
 
     def _plain(self, text: str, index: int, depth: int) -> Value:
-        if text in ("RZ", "URZ", "SRZ"):
+        if text in _ZEROS:
             return Value(0)
-        if text in ("PT", "UPT"):
-            return Value(1)
-        if text in ("!PT", "!UPT"):
-            return Value(0)
-        if text.startswith("!"):
-            value = self._read(text[1:], index, depth)
-            return Value(value.bits & 1 ^ 1, value.arguments, value.loaded)
-        if re.fullmatch(r"U?P\d", text) or _REGISTER.match(text):
+        if REGISTER.match(text):
             return self._read(text, index, depth)
-        if re.fullmatch(r"0x[0-9a-f]+", text):
-            return Value(int(text, 16) & _M32)
         if text.startswith("c["):
-            return self._constant(text, 4, index, depth)[0]
+            return self._constant(text, 1, index, depth)[0]
         raise _Unknown
 
-    def _constant(self, text: str, size: int, index: int, depth: int) -> list[Value]:
-        """Words of a constant-bank operand: launch dimensions or kernel parameters."""
+    def _truth(self, text: str, index: int, depth: int) -> bool:
+        """Value of a predicate operand."""
+        if PREDICATE.match(text) is None:
+            raise _Unknown
+        name = text.removeprefix("!")
+        value = True if name.endswith("T") else bool(self._read(name, index, depth).bits & 1)
+        return value != text.startswith("!")
+
+    def _constant_offset(self, text: str, index: int, depth: int) -> int:
         match = _CONSTANT.match(text)
         if match is None or int(match[1], 16) != 0:
             raise _Unknown
-        place = match[2]
-        if "R" in place:
-            name, _, extra = place.partition("+")
-            offset = self._plain(name, index, depth).bits + (int(extra, 16) if extra else 0)
-        else:
-            offset = int(place, 16)
-        words = []
-        for at in range(offset, offset + size, 4):
-            words.append(self._constant_word(at))
-        return words
+        offset = int(match[3], 16) if match[3] else 0
+        return offset + (self._plain(match[2], index, depth).bits if match[2] else 0) & _M32
+
+    def _constant(self, text: str, words: int, index: int, depth: int) -> list[Value]:
+        """Words of a constant-bank operand: launch dimensions or kernel parameters."""
+        offset = self._constant_offset(text, index, depth)
+        return [self._constant_word(offset + 4 * word) for word in range(words)]
 
     def _constant_word(self, offset: int) -> Value:
         thread = self.thread
         at = offset - thread.parameter_base
-        if at >= 0 and at + 1 <= len(thread.parameters):
-            raw = thread.parameters[at : at + 4].ljust(4, b"\0")
+        if 0 <= at <= len(thread.parameters) - 4:
             position = thread.argument_at(at)
-            return Value(
-                struct.unpack("<I", raw)[0], frozenset() if position is None else frozenset((position,))
-            )
-        # Below the parameters sits the launch header; this layout holds up to sm_90.
-        if thread.parameter_base in (0x160, 0x210) and offset < 0x18:
-            return Value((*thread.block_dim, *thread.grid_dim)[offset // 4])
-        if thread.parameter_base == 0x380 and 0x360 <= offset < 0x378:
-            return Value((*thread.block_dim, *thread.grid_dim)[(offset - 0x360) // 4])
+            (bits,) = struct.unpack_from("<I", thread.parameters, at)
+            return Value(bits, frozenset() if position is None else frozenset((position,)))
+        block, grid = _DIMENSIONS.get(thread.parameter_base, ({}, {}))
+        if offset in block:
+            return Value(thread.block_dim[block[offset]])
+        if offset in grid:
+            return Value(thread.grid_dim[grid[offset]])
         raise _Unknown
+
+    def _constant_part(self, text: str, kind: str, index: int, depth: int) -> Value:
+        """A parameter of one or two bytes."""
+        at = self._constant_offset(text, index, depth) - self.thread.parameter_base
+        size = 1 if kind.endswith("8") else 2
+        raw = self.thread.parameters[at : at + size] if at >= 0 else b""
+        if len(raw) != size:
+            raise _Unknown
+        position = self.thread.argument_at(at)
+        bits = int.from_bytes(raw, "little", signed=kind.startswith("S"))
+        return Value(bits & _M32, frozenset() if position is None else frozenset((position,)))
 
     # -- instructions -----------------------------------------------------------------
 
     def _execute(self, ins: Instruction, name: str, index: int, depth: int) -> Value:
         """Compute what ``ins`` wrote into ``name``."""
-        base, mods = ins.base, ins.modifiers
-        ops = list(ins.operands)
-        if re.fullmatch(r"U?P\d", name):
-            return self._predicate(ins, name, index, depth)
-        first = _REGISTER.match(ops[0].partition(".")[0])
-        here = _REGISTER.match(name)
-        if first is None or here is None or first[2] == "Z" or here[2] == "Z":
+        try:
+            if re.fullmatch(r"U?P\d", name):
+                return Value(int(self._predicate(ins, name, index, depth)))
+            first = REGISTER.match(ins.operands[0])
+            here = REGISTER.match(name)
+            if first is None or here is None or first[1] != here[1] or first[2] == "Z":
+                raise _Unknown
+            half = int(here[2]) - int(first[2])
+            return self._result(ins, half, index, depth)
+        except (IndexError, ValueError, OverflowError, RecursionError):
+            # Text that is not what it looks like.
+            raise _Unknown from None
+
+    def _result(self, ins: Instruction, half: int, index: int, depth: int) -> Value:
+        """Word ``half`` of the register result."""
+        base, mods, ops = ins.base, frozenset(ins.modifiers), ins.operands
+        pure = base[1:] if base in ("UMOV", "UIADD3", "UIADD", "UIMAD", "ULEA", "USHF", "ULOP3", "USEL", "UPRMT",
+                                    "UIMNMX", "UVIMNMX", "USGXT", "UIABS", "UVIADD", "UISETP") else base  # fmt: skip
+        if base in ("LDC", "ULDC", "LDCU"):
+            if len(mods) == 1 and mods <= {"U8", "S8", "U16", "S16"} and not half:
+                return self._constant_part(ops[1], ins.modifiers[0], index, depth)
+            words = {frozenset(): 1, frozenset({"64"}): 2, frozenset({"128"}): 4}.get(mods)
+            if words is None or not 0 <= half < words or len(ops) != 2:
+                raise _Unknown
+            return self._constant(ops[1], words, index, depth)[half]
+        if pure in ("IADD", "IADD3", "MOV", "SEL") and mods == {"64"} and half in (0, 1):
+            wide = self._wide(pure, ops, index, depth)
+            return wide._replace(bits=wide.bits >> 32 * half & _M32)
+        predicates = [o for o in ops[1:] if PREDICATE.match(o)]
+        source = [o for o in ops[1:] if not PREDICATE.match(o)]
+        # What stands behind the last source is read; a predicate before that is a further result.
+        last = max((n for n, o in enumerate(ops) if not PREDICATE.match(o)), default=len(ops))
+        read = list(ops[last + 1 :])
+        if pure == "IMAD" and "WIDE" in mods and half in (0, 1):
+            return self._multiply(mods - {"WIDE"}, source, index, depth, 32 * half)
+        if base == "CS2R" and (not mods or mods == {"32"}):
+            if half and source != ["SRZ"]:
+                raise _Unknown
+            return self._special(source[0])
+        if half:
             raise _Unknown
-        half = int(here[2]) - int(first[2])
-
-        def get(text: str) -> Value:
-            return self._operand(text, index, depth)
-
-        pure = base.removeprefix("U") if base.startswith("U") and base != "UP2UR" else base
-
-        if pure in ("LDC", "LDCU"):
-            size = 8 if "64" in mods else 4
-            if any(m in mods for m in ("U8", "S8", "U16", "S16", "128")):
+        if pure in ("MOV", "R2UR") and not mods and len(ops) == 2:
+            return self._operand(ops[1], index, depth)
+        if base in ("S2R", "S2UR") and not mods:
+            return self._special(ops[1])
+        if pure in ("IADD3", "IADD", "VIADD") and mods <= {"X"}:
+            values = [self._operand(o, index, depth) for o in source]
+            carries = [self._truth(o, index, depth) for o in read] if "X" in mods else []
+            if read and "X" not in mods:
                 raise _Unknown
-            return self._constant(ops[1], size, index, depth)[half]
-        if pure in ("MOV", "R2UR", "R2URS") or base in ("UMOV", "R2UR"):
-            return get(ops[1])
-        if pure in ("S2R", "S2UR", "CS2R"):
-            return self._special(ops[1]) if not half else Value(0)
-        source = [o for o in ops[1:] if not re.fullmatch(r"!?U?PT?\d?", o)]
-        carries = [o for o in ops[1:] if re.fullmatch(r"!?U?P[T\d]", o)]
-        if pure in ("IADD3", "IADD", "VIADD", "IADD2", "VIADD3"):
-            if "64" in mods:
-                raise _Unknown
-            values = [get(o) for o in source]
-            return _merge(sum(v.bits for v in values) + self._carry_in(ins, carries, index, depth), values)
-        if pure in ("IMAD", "MUFU") and base in ("IMAD", "UIMAD"):
-            return self._imad(mods, source, carries, half, index, depth)
+            return _merge(sum(v.bits for v in values) + sum(carries), values)
+        if pure == "IMAD":
+            return self._imad(mods, source, read, index, depth)
         if pure == "LEA":
-            return self._lea(mods, source, carries, index, depth)
+            return self._lea(mods, source, read, index, depth)
         if pure == "SHF":
-            return self._shf(mods, [get(o) for o in source[:3]])
-        if pure in ("LOP3", "LOP"):
-            if "LUT" not in mods or len(source) < 4:
-                raise _Unknown
-            values = [get(o) for o in source[:3]]
+            return _shift(mods, [self._operand(o, index, depth) for o in _exactly(source, 3)])
+        if pure == "LOP3" and mods == {"LUT"}:
+            values = [self._operand(o, index, depth) for o in _exactly(source, 4)[:3]]
             return _merge(_lut(int(source[3], 16), *(v.bits for v in values)), values)
-        if pure in ("SEL", "FSEL") and base in ("SEL", "USEL"):
-            chosen = self._plain(carries[-1], index, depth).bits & 1
-            return get(source[0] if chosen else source[1])
-        if pure == "IABS":
-            value = get(source[0])
-            return _merge(-value.bits if value.bits & 0x80000000 else value.bits, [value])
-        if pure in ("IMNMX", "VIMNMX"):
-            left, right = get(source[0]), get(source[1])
-            signed = "U32" not in mods
-            low = self._plain(carries[-1], index, depth).bits & 1
-            pick = min if low else max
-            return pick(left, right, key=lambda v: _signed(v.bits) if signed else v.bits)
-        if pure == "PRMT":
-            first_word, selector, second_word = (get(o) for o in source[:3])
-            bits = _permute(first_word.bits, selector.bits, second_word.bits)
-            return _merge(bits, [first_word, second_word])
-        if pure == "SGXT":
-            value, width = get(source[0]), get(source[1])
-            bits = width.bits & 31
-            masked = value.bits & ((1 << bits) - 1)
-            if "U32" not in mods and bits and masked >> (bits - 1):
-                masked |= _M32 << bits
+        if pure == "SEL" and not mods and len(predicates) == 1:
+            return self._operand(_exactly(source, 2)[not self._truth(read[0], index, depth)], index, depth)
+        if pure == "IABS" and not mods:
+            value = self._operand(_exactly(source, 1)[0], index, depth)
+            return _merge(-value.bits if value.bits >> 31 else value.bits, [value])
+        if (pure == "IMNMX" and mods <= {"U32"}) or (
+            pure == "VIMNMX" and mods in ({"U32"}, {"S32"}, frozenset())
+        ):
+            left, right = (self._operand(o, index, depth) for o in _exactly(source, 2))
+            return _least(left, right, "U32" not in mods, self._truth(read[-1], index, depth))
+        if base == "VIADDMNMX" and mods <= {"U32"}:
+            one, two, right = (self._operand(o, index, depth) for o in _exactly(source, 3))
+            left = _merge(one.bits + two.bits, [one, two])
+            return _least(left, right, "U32" not in mods, self._truth(read[-1], index, depth))
+        if pure == "PRMT" and not mods:
+            low, selector, high = (self._operand(o, index, depth) for o in _exactly(source, 3))
+            return _merge(_permute(low.bits, selector.bits, high.bits), [low, selector, high])
+        if pure == "SGXT" and mods <= {"U32"}:
+            value, width = (self._operand(o, index, depth) for o in _exactly(source, 2))
+            if not 0 < width.bits < 32:
+                raise _Unknown
+            masked = value.bits & ((1 << width.bits) - 1)
+            if "U32" not in mods and masked >> (width.bits - 1):
+                masked |= _M32 << width.bits
             return _merge(masked, [value, width])
-        if base == "HFMA2" and ops[1] == "-RZ" and ops[2] == "RZ" and len(ops) >= 5:
+        if base == "HFMA2" and mods <= {"MMA"} and len(ops) == 5 and ops[1:3] == ("-RZ", "RZ"):
             # nvcc's idiom for a 32-bit constant: two half-precision immediates.
             return Value(_half(ops[3]) << 16 | _half(ops[4]))
         raise _Unknown
 
     def _special(self, name: str) -> Value:
         thread = self.thread
-        axes = {"X": 0, "Y": 1, "Z": 2}
         stem, _, axis = name.partition(".")
-        if stem == "SR_TID" and axis in axes:
-            return Value(thread.thread[axes[axis]])
-        if stem == "SR_CTAID" and axis in axes:
-            return Value(thread.block[axes[axis]])
-        if stem in ("SR_NTID", "SR_NTid") and axis in axes:
-            return Value(thread.block_dim[axes[axis]])
+        triple = {"SR_TID": thread.thread, "SR_CTAID": thread.block, "SR_NTID": thread.block_dim,
+                  "SR_NCTAID": thread.grid_dim}.get(stem)  # fmt: skip
+        if triple is not None and axis in ("X", "Y", "Z"):
+            return Value(triple["XYZ".index(axis)])
         if name == "SR_LANEID":
             return Value(thread.lane)
-        if name in thread.initial:
-            return Value(thread.initial[name])
         if name == "SRZ":
             return Value(0)
+        if name in thread.initial:
+            return Value(thread.initial[name])
         raise _Unknown
 
-    def _carry_in(self, ins: Instruction, carries: list[str], index: int, depth: int) -> int:
-        """Carry inputs of IADD3.X; its carry outputs stand before the sources."""
-        if "X" not in ins.modifiers:
-            return 0
-        seen_source = False
-        total = 0
-        for operand in ins.operands[1:]:
-            if re.fullmatch(r"!?U?P[T\d]", operand):
-                if seen_source:
-                    total += self._plain(operand, index, depth).bits & 1
-            else:
-                seen_source = True
-        return total
+    def _wide(self, pure: str, ops: Sequence[str], index: int, depth: int) -> Value:
+        """64-bit forms (sm_100 and later)."""
+        source = [o for o in ops[1:] if not PREDICATE.match(o)]
+        predicates = [o for o in ops[1:] if PREDICATE.match(o)]
+        if pure == "SEL":
+            chosen = self._truth(_exactly(predicates, 1)[0], index, depth)
+            return self._operand64(_exactly(source, 2)[not chosen], index, depth)
+        if any(p not in ("PT", "UPT") for p in predicates) or (pure == "MOV" and len(source) != 1):
+            raise _Unknown
+        values = [self._operand64(o, index, depth) for o in source]
+        return Value(sum(v.bits for v in values) & _M64, frozenset().union(*(v.arguments for v in values)))
 
     def _imad(
-        self, mods: tuple[str, ...], source: list[str], carries: list[str], half: int, index: int, depth: int
+        self, mods: frozenset[str], source: list[str], read: list[str], index: int, depth: int
     ) -> Value:
-        a, b = (self._operand(o, index, depth) for o in source[:2])
-        if "WIDE" in mods:
-            signed = "U32" not in mods
-            product = (_signed(a.bits) * _signed(b.bits)) if signed else a.bits * b.bits
-            low, high = self._pair64(source[2], index, depth)
-            total = (product + (high.bits << 32 | low.bits)) & _M64
-            return _merge(total >> 32 if half else total, [a, b, low, high])
-        c = self._operand(source[2], index, depth) if len(source) > 2 else Value(0)
-        if "HI" in mods:
-            signed = "U32" not in mods
-            product = (_signed(a.bits) * _signed(b.bits)) if signed else a.bits * b.bits
-            low, high = self._pair64(source[2], index, depth)
-            return _merge(((product + (high.bits << 32 | low.bits)) & _M64) >> 32, [a, b, low, high])
-        carry = self._plain(carries[-1], index, depth).bits & 1 if "X" in mods and carries else 0
+        if "HI" in mods and not read:
+            return self._multiply(mods - {"HI"}, source, index, depth, 32)
+        if not mods <= {"MOV", "U32", "SHL", "IADD", "X"} or len(source) != 3:
+            raise _Unknown
+        a, b, c = (self._operand(o, index, depth) for o in source)
+        carry = self._truth(_exactly(read, 1)[0], index, depth) if "X" in mods else False
+        if read and "X" not in mods:
+            raise _Unknown
         return _merge(a.bits * b.bits + c.bits + carry, [a, b, c])
 
-    def _pair64(self, text: str, index: int, depth: int) -> tuple[Value, Value]:
-        text = text.replace(".reuse", "")
-        if text in ("RZ", "URZ"):
-            return Value(0), Value(0)
-        if text.startswith("c["):
-            low, high = self._constant(text, 8, index, depth)
-            return low, high
-        match = _REGISTER.match(text)
-        if match is None:
+    def _multiply(self, mods: frozenset[str], source: list[str], index: int, depth: int, shift: int) -> Value:
+        """Product of two words plus a 64-bit addend (a register pair or constant), from bit ``shift`` on."""
+        if not mods <= {"U32"} or len(source) != 3 or any(_is_signed_register(o) for o in source):
             raise _Unknown
-        return self._read(text, index, depth), self._read(f"{match[1]}R{int(match[2]) + 1}", index, depth)
+        a, b = (self._operand(o, index, depth) for o in source[:2])
+        if _IMMEDIATE.match(source[2]):
+            raise _Unknown
+        c = self._operand64(source[2], index, depth)
+        product = a.bits * b.bits if "U32" in mods else _signed(a.bits) * _signed(b.bits)
+        return _merge((product + c.bits & _M64) >> shift, [a, b, c])
 
-    def _lea(
-        self, mods: tuple[str, ...], source: list[str], carries: list[str], index: int, depth: int
-    ) -> Value:
-        shift = int(source[-1], 16) & 31
-        a = self._operand(source[0], index, depth)
-        b = self._operand(source[1], index, depth)
+    def _lea(self, mods: frozenset[str], source: list[str], read: list[str], index: int, depth: int) -> Value:
+        if (
+            not mods <= {"HI", "X", "SX32"}
+            or any(_is_signed_register(o) for o in source[:-1])
+            and "HI" in mods
+        ):
+            raise _Unknown
+        if not _IMMEDIATE.match(source[-1]):
+            raise _Unknown
+        shift = int(source[-1], 16)
+        if not 0 <= shift < 32 or ("X" in mods) != bool(read):
+            raise _Unknown
+        values = [self._operand(o, index, depth) for o in source[:-1]]
         if "HI" not in mods:
-            return _merge((a.bits << shift) + b.bits, [a, b])
-        if "SX32" in mods:
-            wide, used = _signed(a.bits) & _M64, [a, b]
-        elif len(source) >= 4:
-            top = self._operand(source[2], index, depth)
-            wide, used = top.bits << 32 | a.bits, [a, b, top]
-        else:
-            wide, used = a.bits, [a, b]
-        carry = self._plain(carries[-1], index, depth).bits & 1 if "X" in mods and carries else 0
-        return _merge(((wide << shift) >> 32) + b.bits + carry, used)
-
-    def _shf(self, mods: tuple[str, ...], values: list[Value]) -> Value:
-        low, amount, high = values
-        count = amount.bits
-        wide = any(m in mods for m in ("U64", "S64"))
-        count = min(count, 63 if wide else 32) if "W" not in mods else count & (63 if wide else 31)
-        joined = high.bits << 32 | low.bits
-        if "L" in mods:
-            result = joined << count
-            bits = result >> 32 if "HI" in mods or (not wide and low.bits and "U32" not in mods) else result
-            # SHF.L.U32 d, a, n, RZ shifts a; with .HI the upper word of the pair is wanted.
-            if "HI" not in mods:
-                bits = low.bits << count
-        else:
-            signed = any(m in mods for m in ("S32", "S64"))
-            if "HI" in mods:
-                top = _signed(high.bits) if signed else high.bits
-                bits = (
-                    top >> min(count, 31 if signed else 32)
-                    if not wide
-                    else (_signed64(joined) if signed else joined) >> count >> 32
-                )
-            elif wide:
-                bits = (_signed64(joined) if signed else joined) >> count
-            else:
-                bits = joined >> count
-        return _merge(bits, values)
-
-    def _predicate(self, ins: Instruction, name: str, index: int, depth: int) -> Value:
-        pure = ins.base.removeprefix("U")
-        ops = list(ins.operands)
-        if pure == "ISETP":
-            # ISETP.cmp.[U32].bool[.EX] P, P, a, b, Pc[, Pex]
-            if ops[0] != name:
+            if mods or len(values) != 2:
                 raise _Unknown
-            mods = ins.modifiers
-            signed = "U32" not in mods
-            left, right = (self._operand(o, index, depth) for o in ops[2:4])
-            a, b = (_signed(left.bits), _signed(right.bits)) if signed else (left.bits, right.bits)
-            if "EX" in mods:
-                low = self._plain(ops[5], index, depth).bits & 1
-                outcome = _compare(mods[0], a, b) if a != b else bool(low)
-            else:
-                outcome = _compare(mods[0], a, b)
-            other = self._plain(ops[4], index, depth).bits & 1
-            joined = {"AND": outcome and other, "OR": outcome or other, "XOR": bool(outcome) != bool(other)}
-            for mod in mods:
-                if mod in joined:
-                    return Value(int(bool(joined[mod])), left.arguments | right.arguments)
+            return _merge((values[0].bits << shift) + values[1].bits, values)
+        if len(values) != (2 if "SX32" in mods else 3):
             raise _Unknown
-        if pure in ("IADD3", "LEA") and "HI" not in ins.modifiers and "X" not in ins.modifiers:
-            # Carry out of the low half of a 64-bit addition.
-            source = [o for o in ops[1:] if not re.fullmatch(r"!?U?P[T\d]", o)]
-            if [o for o in ops[1:] if re.fullmatch(r"U?P\d", o)][:1] != [name]:
+        top = -(values[0].bits >> 31) if "SX32" in mods else values[2].bits
+        wide = (top << 32 | values[0].bits) & _M64
+        carry = self._truth(_exactly(read, 1)[0], index, depth) if "X" in mods else False
+        return _merge((wide << shift >> 32) + values[1].bits + carry, values)
+
+    def _predicate(self, ins: Instruction, name: str, index: int, depth: int) -> bool:
+        pure = ins.base[1:] if ins.base in ("UISETP", "UIADD3", "ULEA", "ULOP3", "UPLOP3") else ins.base
+        ops, mods = ins.operands, frozenset(ins.modifiers)
+        if pure == "ISETP" and ops[0] == name:
+            return self._compare(ins, index, depth)
+        if (
+            pure == "LOP3"
+            and mods == {"LUT"}
+            and ops[0] == name
+            and ops[-1] in ("!PT", "!UPT")
+            and len(ops) == 7
+        ):
+            a, b, c = (self._operand(o, index, depth).bits for o in ops[2:5])
+            return _lut(int(ops[5], 16), a, b, c) != 0
+        if pure == "PLOP3" and mods == {"LUT"} and ops[0] == name and len(ops) == 7:
+            table = int(ops[5], 16)
+            case = sum(self._truth(o, index, depth) << (2 - n) for n, o in enumerate(ops[2:5]))
+            return bool(table >> case & 1)
+        results = [o for o in ops[1:3] if PREDICATE.match(o)]
+        source = [o for o in ops[1:] if not PREDICATE.match(o)]
+        if results[:1] != [name] or any(o not in ("PT", "UPT") for o in results[1:]) or mods:
+            raise _Unknown
+        # Carry out of the low half of a 64-bit addition.
+        if pure == "IADD3" and len(source) == 3:
+            carry = sum(self._carried(o, index, depth) for o in source) >> 32
+        elif pure == "LEA" and len(source) == 3 and not any(_is_signed_register(o) for o in source):
+            scaled, base = (self._operand(o, index, depth).bits for o in source[:2])
+            shift = int(source[2], 16)
+            if not 0 <= shift < 32:
                 raise _Unknown
-            if pure == "LEA":
-                scaled, base = (self._operand(o, index, depth) for o in source[:2])
-                total = (scaled.bits << (int(source[-1], 16) & 31) & _M32) + base.bits
-                return Value(int(total > _M32), scaled.arguments | base.arguments)
-            values = [self._operand(o, index, depth) for o in source]
-            return Value(sum(v.bits for v in values) >> 32 & 1)
+            carry = (scaled << shift & _M32) + base >> 32
+        else:
+            raise _Unknown
+        if carry > 1:
+            raise _Unknown
+        return bool(carry)
+
+    def _carried(self, text: str, index: int, depth: int) -> int:
+        """An addend with what its negation carries: -b is ~b + 1 in 33 bits, so that -0 carries."""
+        bits = self._operand(text, index, depth).bits
+        return 1 << 32 if _is_signed_register(text) and text[0] == "-" and not bits else bits
+
+    def _compare(self, ins: Instruction, index: int, depth: int) -> bool:
+        """ISETP.cmp[.U32][.S64].bool[.EX] P, P, a, b, Pc[, Pex]."""
+        mods, ops = ins.modifiers, ins.operands
+        kinds = set(mods[1:]) - {"AND", "OR", "XOR"}
+        joins = [m for m in mods[1:] if m in ("AND", "OR", "XOR")]
+        if (
+            not kinds <= {"U32", "EX", "S64", "U64"}
+            or len(joins) != 1
+            or len(ops) != (6 if "EX" in kinds else 5)
+        ):
+            raise _Unknown
+        if kinds & {"S64", "U64"}:
+            if len(kinds) != 1:
+                raise _Unknown
+            a, b = (self._operand64(o, index, depth).bits for o in ops[2:4])
+            if "S64" in kinds:
+                a, b = _signed64(a), _signed64(b)
+        else:
+            a, b = (self._operand(o, index, depth).bits for o in ops[2:4])
+            if "U32" not in kinds:
+                a, b = _signed(a), _signed(b)
+        # With equal upper words the compare of the lower ones decides.
+        lower = "EX" in kinds and a == b
+        outcome = self._truth(ops[5], index, depth) if lower else _compare(mods[0], a, b)
+        other = self._truth(ops[4], index, depth)
+        return {"AND": outcome and other, "OR": outcome or other, "XOR": outcome != other}[joins[0]]
+
+
+def _exactly(items: list[str], count: int) -> list[str]:
+    if len(items) != count:
         raise _Unknown
+    return items
 
 
-def _next(name: str) -> str:
-    """Return the register behind ``name``: "R5" for "R4"."""
-    stem = name.rstrip("0123456789")
-    return f"{stem}{int(name[len(stem) :] or 0) + 1}"
+def _is_signed_register(text: str) -> bool:
+    """True for an operand with a sign or an inversion that is no plain number."""
+    return text[:1] in ("-", "~", "|") and not _IMMEDIATE.match(text)
 
 
-def access_is_wide(instruction: Instruction) -> bool:
-    """True when the instruction takes a 64-bit address by default (global and generic)."""
-    access = access_of(instruction)
-    return access is not None and access.space in ("global", "generic")
+def _least(left: Value, right: Value, signed: bool, low: bool) -> Value:
+    pick = min if low else max
+    chosen = pick(left, right, key=lambda v: _signed(v.bits) if signed else v.bits)
+    return _merge(chosen.bits, [left, right])
 
 
-def _merge(bits: int, values: list[Value]) -> Value:
+def _shift(mods: frozenset[str], values: list[Value]) -> Value:
+    """SHF: shift of the pair (high, low), of which one word is the result."""
+    low, amount, high = (v.bits for v in values)
+    kind = mods & {"U32", "S32", "U64", "S64"}
+    if (
+        not mods <= {"L", "R", "W", "HI", "U32", "S32", "U64", "S64"}
+        or len(kind) != 1
+        or not mods & {"L", "R"}
+    ):
+        raise _Unknown
+    wide = bool(kind & {"U64", "S64"})
+    signed = bool(kind & {"S32", "S64"})
+    if "W" in mods:
+        amount &= 63 if wide else 31
+    if amount > (63 if wide else 31):
+        raise _Unknown
+    joined = high << 32 | low
+    if "L" in mods:
+        # Without HI the low word is wanted, which nothing comes into from above.
+        bits = joined << amount >> 32 if "HI" in mods else low << amount
+    elif "HI" in mods and not wide:
+        bits = (_signed(high) if signed else high) >> amount
+    else:
+        bits = (_signed64(joined) if signed else joined) >> amount
+        bits = bits >> 32 if "HI" in mods else bits
+    return _merge(bits, values)
+
+
+def _merge(bits: int, values: Iterable[Value]) -> Value:
     arguments: frozenset[int] = frozenset().union(*(v.arguments for v in values))
-    return Value(bits & _M32, arguments, any(v.loaded for v in values))
+    return Value(bits & _M32, arguments)
 
 
 def _signed(bits: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuwhy.locate.demangle import demangle
-from cuwhy.locate.evaluate import Flow
+from cuwhy.locate.flow import Flow
 from cuwhy.locate.lines import LineTable, read_lines
 from cuwhy.locate.sass import INSTRUCTION_BYTES, Disassembly, Instruction, Listing, opcode_of, parse_listing
 from cuwhy.locate.sources import SourceBook
@@ -12,6 +12,8 @@ from cuwhy.model.place import Frame, Place
 from cuwhy.read.coredump import CoreDump
 from cuwhy.read.cubin import Cubin, Function, open_cubin
 
+#: How the note begins that says there was no disassembler.
+NO_SASS = "no SASS, no recomputed addresses"
 #: Bytes of line programs that are read in one dump: 4 MB take 2.5 s.
 _MAX_LINE_BYTES = 6 << 20
 #: Functions that are disassembled in one dump; a failure stands in one or two.
@@ -166,7 +168,7 @@ class CodeMap:
         try:
             self._pending[function.address] = Disassembly(function.text, cubin.sm, pc - function.address)
         except ToolMissing as error:
-            self.note(f"no SASS, no recomputed addresses: {error}")
+            self.note(f"{NO_SASS}: {error}")
             self._flows[function.address] = None
 
     def flow(self, pc: int, module: int = 0) -> Flow | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from cuwhy.locate.evaluate import Evaluator, Flow, Thread
+from cuwhy.locate.evaluate import Evaluator, Thread
+from cuwhy.locate.flow import Flow
 from cuwhy.locate.launches import argument_finder, pointer_words
 from cuwhy.locate.places import CodeMap, previous
 from cuwhy.locate.sass import INSTRUCTION_BYTES, Instruction, access_of
@@ -202,7 +203,7 @@ def _barrier(
 ) -> tuple[int | None, int | None]:
     """Number of a barrier and how many threads it expects (None: the whole block)."""
     if instruction is None:
-        return None, None
+        return _barrier_of_ptx(code.place(pc, grid.module))
     values: list[int | None] = []
     found = code.find(pc, grid.module)
     flow = code.flow(pc, grid.module)
@@ -222,6 +223,18 @@ def _barrier(
     if number is not None and number > 15:
         return number & 15, number >> 16 or None
     return number, values[1] if len(values) > 1 else None
+
+
+def _barrier_of_ptx(place: Place | None) -> tuple[int | None, int | None]:
+    """Number and count of a barrier from the embedded PTX: ``bar.sync 1, 96`` (PTX ISA, bar)."""
+    found = (
+        re.match(r"(?:@!?%\w+ )?bar(?:rier)?(?:\.\w+)* (\d+)(?:, ?(\d+))?;", place.ptx or "")
+        if place
+        else None
+    )
+    if found is None:
+        return None, None
+    return int(found[1]), int(found[2]) if found[2] else None
 
 
 def _loop(flow: Flow, offset: int) -> range | None:

@@ -40,10 +40,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             role=Role.PRIMARY,
             weight=65,
         )
+    # Without SASS or PTX neither number nor count of a barrier is known: then nothing is said.
     whole = [
         w
         for w in evidence.waits
-        if w.kind is WaitKind.BLOCK_BARRIER and w.expected is None and w.place is not None
+        if w.kind is WaitKind.BLOCK_BARRIER and w.barrier == 0 and w.expected is None and w.place is not None
     ]
     same_block = [w for w in whole if w.threads.first_block == whole[0].threads.first_block]
     if len({w.place.pc for w in same_block if w.place is not None}) > 1:
