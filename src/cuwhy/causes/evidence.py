@@ -88,6 +88,23 @@ class Evidence:
                 return frame
         return None
 
+    def launched_from(self, launch: Launch) -> Frame | None:
+        """Return the user's line that launched a grid, from the launch recorder's log.
+
+        A record belongs to a grid when number, kernel and shape agree: the driver's grid ids and
+        the recorder's numbers count the same launches of a context.
+        """
+        for record in self.records:
+            same = (
+                record.number == launch.grid_id
+                and record.grid == launch.grid
+                and record.block == launch.block
+            )
+            if same and record.kernel in ("", launch.kernel):
+                known = [frame for frame in record.frames if frame.file is not None]
+                return next((f for f in known if not f.is_library), known[0] if known else None)
+        return None
+
     def host_of(self, *reports: SanitizerFault) -> Frame | None:
         """Return the host line of a launch: from the checker's host stack, else from a traceback.
 

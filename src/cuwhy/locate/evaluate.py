@@ -59,7 +59,7 @@ class Thread:
     Attributes:
         pc: offset of its own pc from the function's entry.
         registers, uniform, predicates: contents, 32 bits each.
-        thread, block: indices; block_dim, grid_dim: dimensions.
+        thread, block: indices; block_dim, grid_dim: dimensions (grid_dim None when the dump does not hold it).
         parameters: bytes of the parameter block.
         parameter_base: its offset in constant bank 0.
         argument_at: parameter byte offset -> argument position, or None.
@@ -74,7 +74,7 @@ class Thread:
     thread: Dim3
     block: Dim3
     block_dim: Dim3
-    grid_dim: Dim3
+    grid_dim: Dim3 | None
     parameters: bytes
     parameter_base: int
     argument_at: Callable[[int], int | None]
@@ -200,8 +200,9 @@ class Evaluator:
 
     def _is_direct(self, name: str, wide: bool) -> bool:
         names = (name, next_register(name)) if wide else (name,)
-        return name in _ZEROS or (
-            ANYTHING not in self._clobbered and not any(n in self._clobbered for n in names)
+        return name in _ZEROS or all(
+            ANYTHING not in self._clobbered and n not in self._clobbered and self._dumped(n) is not None
+            for n in names
         )
 
     def _pair(self, name: str, index: int, wide: bool = True) -> tuple[Value, Value]:
@@ -375,6 +376,8 @@ class Evaluator:
         if offset in block:
             return Value(thread.block_dim[block[offset]])
         if offset in grid:
+            if thread.grid_dim is None:
+                raise _Unknown
             return Value(thread.grid_dim[grid[offset]])
         raise _Unknown
 
@@ -535,10 +538,8 @@ class Evaluator:
         return _merge((product + c.bits & _M64) >> shift, [a, b, c])
 
     def _lea(self, mods: frozenset[str], source: list[str], read: list[str], index: int, depth: int) -> Value:
-        if (
-            not mods <= {"HI", "X", "SX32"}
-            or any(_is_signed_register(o) for o in source[:-1])
-            and "HI" in mods
+        if not mods <= {"HI", "X", "SX32"} or (
+            any(_is_signed_register(o) for o in source[:-1]) and "HI" in mods
         ):
             raise _Unknown
         if not _IMMEDIATE.match(source[-1]):

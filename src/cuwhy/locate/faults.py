@@ -149,7 +149,7 @@ def _address(
             thread=lane.thread,
             block=warp.block,
             block_dim=grid.block,
-            grid_dim=grid.grid,
+            grid_dim=grid.grid if grid.grid_certain else None,
             parameters=grid.parameters,
             parameter_base=grid.constant_bank_offset,
             argument_at=argument_at,

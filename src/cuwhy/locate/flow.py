@@ -184,7 +184,8 @@ class Flow:
             conditional = True
         elif base not in ("EXIT", "RET", "KILL"):
             conditional = True
-        if conditional:
+        if conditional and not (base == "NOP" and position + 1 == len(self.listing.instructions)):
+            # A function ends in padding; nothing runs off its end.
             following.append(position + 1)
         inside = [f for f in following if 0 <= f < len(self.listing.instructions)]
         if len(inside) != len(following):
@@ -277,8 +278,9 @@ class Flow:
         count = len(self._next)
         if not (0 <= error < count and 0 <= stop < count) or self._indirect or self.partial:
             return frozenset((ANYTHING,))
-        ahead = self._reach(self._next, error, stop=-1 if again else error)
-        behind = self._reach(self._before, stop, stop=-1)
+        limit = -1 if again else error
+        ahead = self._reach(self._next, error, limit)
+        behind = self._reach(self._before, stop, limit)
         if stop != error and stop not in ahead:
             # No way leads there: one of the two addresses is not what it seems.
             return frozenset((ANYTHING,))
@@ -286,7 +288,7 @@ class Flow:
         if self._budget < 0:
             return frozenset((ANYTHING,))
         ran = {error} | (ahead & behind)
-        if stop not in self._reach(self._next, stop, stop=-1 if again else error) and stop != error:
+        if stop != error and stop not in self._reach(self._next, stop, limit):
             ran.discard(stop)
         written: set[str] = set()
         for position in ran:
@@ -295,7 +297,7 @@ class Flow:
 
     def may_repeat(self, position: int) -> bool:
         """True when control can lead from an instruction back to it."""
-        return position in self._reach(self._next, position, stop=-1)
+        return position in self._reach(self._next, position, -1)
 
     def _reach(self, edges: list[tuple[int, ...]] | list[list[int]], start: int, stop: int) -> set[int]:
         """Every position that one step or more lead to; ``stop`` is never left nor counted."""

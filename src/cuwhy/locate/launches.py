@@ -37,6 +37,11 @@ def launch_of(grid: Grid, code: CodeMap, artefact: str) -> Launch:
     symbol = found[1].name if found is not None else ""
     if found is None:
         code.note(f"the module of grid {grid.id} is not in the dump: its kernel has no name")
+    if not grid.grid_certain:
+        code.note(
+            f"the dump gives a smaller grid for launch {grid.id} than it has blocks, as driver 580 does for cooperative "
+            f"launches: {grid.grid} is the smallest that holds the blocks seen"
+        )
     names = demangle(symbol)
     known = code.sources.parameters(code.place(grid.entry, grid.module), names.short)
     return Launch(

@@ -19,7 +19,7 @@ from cuwhy.read.groups import Group, linear, standing_groups
 #: A spin loop is short; a longer loop is work.
 _MAX_LOOP = 96
 #: How far a warp is looked for in front of a barrier that it has not passed.
-_RUN_AHEAD = 16
+_RUN_AHEAD = 8
 _STORES = ("store", "atomic", "reduction")
 
 
@@ -31,7 +31,8 @@ def dump_waits(
     for grid, launch in launches.values():
         blocks = [b for b in dump.blocks if b.grid_id == grid.id]
         total = grid.grid[0] * grid.grid[1] * grid.grid[2]
-        facts.append(Residency(launch, total, len(blocks), max(0, total - len(blocks)), launch.origin))
+        left = max(0, total - len(blocks)) if grid.grid_certain else 0
+        facts.append(Residency(launch, total if grid.grid_certain else 0, len(blocks), left, launch.origin))
         spots = standing_groups(dump, grid.id)
         for spot in spots:
             code.start_listing(_pc(spot), grid.module)
@@ -119,7 +120,9 @@ def _deferred_barrier(pc: int, grid: Grid, code: CodeMap) -> int | None:
     """Address of the barrier that the warp at ``pc`` has issued and not passed, None when there is none.
 
     ``BAR.SYNC.DEFER_BLOCKING`` lets a warp run on over arithmetic; it stops at the next
-    instruction that touches memory (seen on sm_90: two to four instructions behind).
+    instruction that touches memory (seen on sm_90: two to four instructions behind).  That the
+    code between can also be reached by a jump is no objection: a warp that is not held there
+    would hardly be met there.
     """
     flow, found = code.flow(pc, grid.module), code.find(pc, grid.module)
     if flow is None or found is None:
@@ -133,7 +136,7 @@ def _deferred_barrier(pc: int, grid: Grid, code: CodeMap) -> int | None:
         if instruction.target is not None or instruction.base in ("EXIT", "RET", "BRX", "MEMBAR", "WARPSYNC"):
             return None
         access = access_of(instruction)
-        if (access is not None and access.space != "constant") or instruction.offset in flow.targets:
+        if access is not None and access.space != "constant":
             return None
     return None
 
@@ -184,7 +187,7 @@ def _thread(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, entry: int,
         thread=lane.thread,
         block=warp.block,
         block_dim=grid.block,
-        grid_dim=grid.grid,
+        grid_dim=grid.grid if grid.grid_certain else None,
         parameters=grid.parameters,
         parameter_base=grid.constant_bank_offset,
         argument_at=argument_finder(launch),
@@ -314,7 +317,8 @@ def _writers(
     places: list[Place] = []
     polled = [code.place(entry + offset, grid.module) for offset in span]
     loop_lines = {p.short for p in polled if p is not None}
-    zero = Thread(0, (), (), (), (0, 0, 0), (0, 0, 0), grid.block, grid.grid, grid.parameters,
+    grid_dim = grid.grid if grid.grid_certain else None
+    zero = Thread(0, (), (), (), (0, 0, 0), (0, 0, 0), grid.block, grid_dim, grid.parameters,
                   grid.constant_bank_offset, argument_finder(launch))  # fmt: skip
     for instruction in flow.listing.instructions:
         access = access_of(instruction)

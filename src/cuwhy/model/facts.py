@@ -263,7 +263,7 @@ class Residency:
     """Which blocks of a launch the dump shows, and how they stand.
 
     Attributes:
-        total: blocks in the grid.
+        total: blocks in the grid, 0 when the dump does not hold its true size.
         resident: blocks on the chip when the dump was taken.
         finished_or_pending: the rest; a dump cannot tell the two apart.
     """

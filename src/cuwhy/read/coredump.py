@@ -84,7 +84,11 @@ class Module(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """One row of the grid table (a launch), with its parameter bytes."""
+    """One row of the grid table (a launch), with its parameter bytes.
+
+    ``grid`` is at least as large as the highest block seen; ``grid_certain`` is False when the
+    table said less (driver 580 writes (1, 1, 1) for a cooperative launch).
+    """
 
     id: int
     device: int
@@ -101,6 +105,7 @@ class Grid(NamedTuple):
     parameters: bytes
     constant_bank_offset: int
     section: int
+    grid_certain: bool = True
 
 
 class Sm(NamedTuple):
@@ -235,6 +240,7 @@ class CoreDump:
         self._pcs: dict[int, int] = {}
         for index in tops.get(SHT_SMS, ()):
             self._read_sms(index)
+        self.grids = [self._with_seen_blocks(grid) for grid in self.grids]
 
     # -- tables ---------------------------------------------------------------
 
@@ -313,6 +319,13 @@ class CoreDump:
                 parameters=raw,
                 section=params,
             )
+
+    def _with_seen_blocks(self, grid: Grid) -> Grid:
+        seen = [
+            block.index for block in self.blocks if block.grid_id == grid.id and block.device == grid.device
+        ]
+        x, y, z = (max([size, *(index[axis] + 1 for index in seen)]) for axis, size in enumerate(grid.grid))
+        return grid if (x, y, z) == grid.grid else grid._replace(grid=(x, y, z), grid_certain=False)
 
     def _read_sms(self, index: int) -> None:
         device = self.elf.sections[index].info

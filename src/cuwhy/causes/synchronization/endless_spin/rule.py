@@ -21,6 +21,10 @@ _FIXES = (
     Fix("use a cooperative launch when blocks wait for each other: without it nothing makes all of them resident",
         caution="a cooperative grid must fit on the chip at once"),
 )  # fmt: skip
+_GRID_FIXES = (
+    Fix("let every block reach the grid barrier the same number of times: no early return before the last one, "
+        "and loop bounds that are equal in all blocks"),
+)  # fmt: skip
 _WAITING = (
     WaitKind.SPIN,
     WaitKind.GRID_BARRIER,
@@ -84,6 +88,10 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
                 else "they have ended, or wait for room that the spinning blocks hold"
             )
         )
+    elif wait.kind is WaitKind.GRID_BARRIER and stuck:
+        why.append(
+            "blocks that are not on the chip have left the kernel before this barrier, or never started"
+        )
     for other in more:
         chain = " in ".join(f.short for f in other.place.frames[1:]) if other.place is not None else ""
         why.append(
@@ -103,7 +111,7 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
         threads=wait.threads,
         host=evidence.host_line(),
         details=tuple(rows),
-        fixes=_FIXES,
+        fixes=_GRID_FIXES if wait.kind is WaitKind.GRID_BARRIER else _FIXES,
         other=more[0].place if more else None,
         facts=(wait, *more),
         weight=86 if stuck else 55,
