@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from dataclasses import dataclass
+from typing import IO
+
+_CHUNK = 1 << 16
+#: What a process may print, both pipes together, when the caller does not say.
+_MAX_OUTPUT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +19,7 @@ class Finished:
     """How a subprocess ended.
 
     Attributes:
-        code: exit code, negative for a signal; None when it ran past its limit.
+        code: exit code, negative for a signal; None when it ran past a limit.
         out, err: what it wrote, bytes.
     """
 
@@ -45,15 +51,41 @@ class Running:
             start_new_session=True,
         )
 
-    def finish(self, seconds: float) -> Finished:
-        """Wait at most ``seconds``; then kill the whole group."""
+    def finish(self, seconds: float, limit: int = _MAX_OUTPUT) -> Finished:
+        """Wait at most ``seconds`` and take at most ``limit`` bytes of output; then kill the whole group."""
+        process = self._process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        outputs: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+        beyond = threading.Event()
+
+        def drain(pipe: IO[bytes], output: bytearray) -> None:
+            while chunk := os.read(pipe.fileno(), _CHUNK):
+                output += chunk
+                if sum(map(len, outputs)) > limit:
+                    beyond.set()
+                    self.kill()
+                    return
+
+        readers = [
+            threading.Thread(target=drain, args=pair, daemon=True)
+            for pair in zip((process.stdout, process.stderr), outputs, strict=True)
+        ]
+        for reader in readers:
+            reader.start()
         try:
-            out, err = self._process.communicate(timeout=seconds)
-            return Finished(self._process.returncode, out, err)
+            code: int | None = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
+            code = None
             self.kill()
-            out, err = self._process.communicate()
-            return Finished(None, out, err)
+            process.wait()
+        for reader in readers:
+            # Whoever left the group may hold a pipe open for ever; nobody waits for that.
+            reader.join(timeout=1.0)
+        if not any(reader.is_alive() for reader in readers):
+            process.stdout.close()
+            process.stderr.close()
+        return Finished(None if beyond.is_set() else code, bytes(outputs[0]), bytes(outputs[1]))
 
     def kill(self) -> None:
         """Kill the process and all that it started."""

@@ -125,9 +125,13 @@ def byte_select(x: int, y: int, selector: int) -> int:
 L = 0x0123_4567_89AB
 K = {
     "linear": Kernel("", (), lambda a: 4 * (a.x + 5), lambda a: 4 * a.x),
-    "wide_index": Kernel("q", (-(1 << 34) - 3,), lambda a, s: 4 * a.x * 0x100000001, lambda a, s: 4 * a.x * s),
+    "wide_index": Kernel(
+        "q", (-(1 << 34) - 3,), lambda a, s: 4 * a.x * 0x100000001, lambda a, s: 4 * a.x * s
+    ),
     "negative": Kernel("i", (1000,), lambda a, n: 4 * (a.x - n), lambda a, n: 4 * (-a.x - 1)),
-    "two_d": Kernel("ii", (257, 65), lambda a, p, h: 4 * (a.y * p + a.x), lambda a, p, h: 4 * (a.x * h + a.y)),
+    "two_d": Kernel(
+        "ii", (257, 65), lambda a, p, h: 4 * (a.y * p + a.x), lambda a, p, h: 4 * (a.x * h + a.y)
+    ),
     "three_d": Kernel(
         "",
         (),
@@ -205,13 +209,13 @@ K = {
     "funnel": Kernel(
         "II",
         (0x8765_4321, 45),
-        lambda a, n, m: 4 * u32((n << 32 | a.x) << 5 >> 32),
-        lambda a, n, m: 4 * u32((n << 32 | a.x) >> (m & 31)),
+        lambda a, n, m: u32((n << 32 | a.x) << 5 >> 32),
+        lambda a, n, m: u32((n << 32 | a.x) >> (m & 31)),
     ),
     "block_only": Kernel(
         "i",
         (50,),
-        lambda a, n: 4 * (a.block[1] * a.grid[0] + a.block[0] - n),
+        lambda a, n: 4 * u32(a.block[1] * a.grid[0] + a.block[0] - n),
         lambda a, n: 4 * (a.block[0] * n + 3),
     ),
     "vectors": Kernel("i", (-6,), lambda a, n: 16 * a.x * n, lambda a, n: 16 * (a.x + n)),
@@ -243,7 +247,9 @@ K = {
         lambda a, n: 4 * ((a.x ^ n) & ~(a.x << 4) & 0xFFFF),
         lambda a, n: 4 * ((a.x & n) + (a.x | n) * 2 + (~a.x & 0xFF)),
     ),
-    "logic": Kernel("ii", (40, 9), lambda a, n, m: logic_load(a.x, n, m), lambda a, n, m: logic_store(a.x, n, m)),
+    "logic": Kernel(
+        "ii", (40, 9), lambda a, n, m: logic_load(a.x, n, m), lambda a, n, m: logic_store(a.x, n, m)
+    ),
     "wide_min": Kernel(
         "qqQ",
         (0x1_0000_0003, 0x20_0000_0000, 0x7_0000_0001),

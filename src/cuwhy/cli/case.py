@@ -96,7 +96,7 @@ def run_pack(args: argparse.Namespace) -> int:
         artefacts[name] = path
         kinds[name] = kind
         if kind == "coredump":
-            for listing, text in _listings(name, path).items():
+            for listing, text in _listings(name, path.read_bytes()).items():
                 if listing not in artefacts:
                     artefacts[listing] = text
                     kinds[listing] = "sass"
@@ -158,9 +158,8 @@ def run_slim(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from cuwhy.case import slim_case
-    from cuwhy.locate.listings import sass_artefacts
 
-    result = slim_case(Path(args.case), Path(args.out), overwrite=args.force, listings=sass_artefacts)
+    result = slim_case(Path(args.case), Path(args.out), overwrite=args.force, listings=_listings)
     _print(f"{args.out}: {_bytes(result.before)} -> {_bytes(result.after)}")
     _print_rows(
         [
@@ -178,13 +177,13 @@ def run_slim(args: argparse.Namespace) -> int:
     return 0
 
 
-def _listings(name: str, path: Path) -> dict[str, bytes]:
+def _listings(name: str, data: bytes) -> dict[str, bytes]:
     """Disassemble what a diagnosis reads, so that the receiver needs no nvdisasm; {} when it cannot be."""
     from cuwhy.locate.listings import sass_artefacts
     from cuwhy.model.errors import InputError
 
     try:
-        return sass_artefacts(name, path.read_bytes())
+        return sass_artefacts(name, data)
     except InputError:
         # A damaged dump is still worth sending.
         return {}

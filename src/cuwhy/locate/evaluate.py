@@ -399,19 +399,20 @@ class Evaluator:
         try:
             if re.fullmatch(r"U?P\d", name):
                 return Value(int(self._predicate(ins, name, index, depth)))
-            first = REGISTER.match(ins.operands[0])
-            here = REGISTER.match(name)
+            # Predicate results may stand in front of the register.
+            lead = next(n for n, o in enumerate(ins.operands) if not PREDICATE.match(o))
+            ops = ins.operands[lead:]
+            first, here = REGISTER.match(ops[0]), REGISTER.match(name)
             if first is None or here is None or first[1] != here[1] or first[2] == "Z":
                 raise _Unknown
-            half = int(here[2]) - int(first[2])
-            return self._result(ins, half, index, depth)
-        except (IndexError, ValueError, OverflowError, RecursionError):
+            return self._result(ins, ops, int(here[2]) - int(first[2]), index, depth)
+        except (IndexError, ValueError, OverflowError, RecursionError, StopIteration):
             # Text that is not what it looks like.
             raise _Unknown from None
 
-    def _result(self, ins: Instruction, half: int, index: int, depth: int) -> Value:
-        """Word ``half`` of the register result."""
-        base, mods, ops = ins.base, frozenset(ins.modifiers), ins.operands
+    def _result(self, ins: Instruction, ops: Sequence[str], half: int, index: int, depth: int) -> Value:
+        """Word ``half`` of the register result; ``ops`` begins with it."""
+        base, mods = ins.base, frozenset(ins.modifiers)
         pure = base[1:] if base in ("UMOV", "UIADD3", "UIADD", "UIMAD", "ULEA", "USHF", "ULOP3", "USEL", "UPRMT",
                                     "UIMNMX", "UVIMNMX", "USGXT", "UIABS", "UVIADD", "UISETP") else base  # fmt: skip
         if base in ("LDC", "ULDC", "LDCU"):
@@ -421,8 +422,11 @@ class Evaluator:
             if words is None or not 0 <= half < words or len(ops) != 2:
                 raise _Unknown
             return self._constant(ops[1], words, index, depth)[half]
-        if pure in ("IADD", "IADD3", "MOV", "SEL") and mods == {"64"} and half in (0, 1):
-            wide = self._wide(pure, ops, index, depth)
+        if half in (0, 1) and (
+            (pure in ("IADD", "IADD3", "MOV", "SEL") and mods == {"64"})
+            or (pure in ("IMNMX", "VIMNMX") and mods in ({"S64"}, {"U64"}))
+        ):
+            wide = self._wide(pure, mods, ops, index, depth)
             return wide._replace(bits=wide.bits >> 32 * half & _M32)
         predicates = [o for o in ops[1:] if PREDICATE.match(o)]
         source = [o for o in ops[1:] if not PREDICATE.match(o)]
@@ -430,7 +434,11 @@ class Evaluator:
         last = max((n for n, o in enumerate(ops) if not PREDICATE.match(o)), default=len(ops))
         read = list(ops[last + 1 :])
         if pure == "IMAD" and "WIDE" in mods and half in (0, 1):
-            return self._multiply(mods - {"WIDE"}, source, index, depth, 32 * half)
+            carry = self._truth(_exactly(read, 1)[0], index, depth) if "X" in mods else False
+            if (read and "X" not in mods) or ("X" in mods and "U32" not in mods):
+                raise _Unknown
+            product, values = self._product(mods - {"WIDE", "X"}, source, index, depth)
+            return _merge((product + carry & _M64) >> 32 * half, values)
         if base == "CS2R" and (not mods or mods == {"32"}):
             if half and source != ["SRZ"]:
                 raise _Unknown
@@ -443,10 +451,9 @@ class Evaluator:
             return self._special(ops[1])
         if pure in ("IADD3", "IADD", "VIADD") and mods <= {"X"}:
             values = [self._operand(o, index, depth) for o in source]
-            carries = [self._truth(o, index, depth) for o in read] if "X" in mods else []
             if read and "X" not in mods:
                 raise _Unknown
-            return _merge(sum(v.bits for v in values) + sum(carries), values)
+            return _merge(sum(v.bits for v in values) + self._carries(read, index, depth), values)
         if pure == "IMAD":
             return self._imad(mods, source, read, index, depth)
         if pure == "LEA":
@@ -465,11 +472,11 @@ class Evaluator:
             pure == "VIMNMX" and mods in ({"U32"}, {"S32"}, frozenset())
         ):
             left, right = (self._operand(o, index, depth) for o in _exactly(source, 2))
-            return _least(left, right, "U32" not in mods, self._truth(read[-1], index, depth))
+            return _least(left, right, "U32" not in mods, self._truth(_exactly(read, 1)[0], index, depth))
         if base == "VIADDMNMX" and mods <= {"U32"}:
             one, two, right = (self._operand(o, index, depth) for o in _exactly(source, 3))
             left = _merge(one.bits + two.bits, [one, two])
-            return _least(left, right, "U32" not in mods, self._truth(read[-1], index, depth))
+            return _least(left, right, "U32" not in mods, self._truth(_exactly(read, 1)[0], index, depth))
         if pure == "PRMT" and not mods:
             low, selector, high = (self._operand(o, index, depth) for o in _exactly(source, 3))
             return _merge(_permute(low.bits, selector.bits, high.bits), [low, selector, high])
@@ -501,23 +508,56 @@ class Evaluator:
             return Value(thread.initial[name])
         raise _Unknown
 
-    def _wide(self, pure: str, ops: Sequence[str], index: int, depth: int) -> Value:
+    def _wide(self, pure: str, mods: frozenset[str], ops: Sequence[str], index: int, depth: int) -> Value:
         """64-bit forms (sm_100 and later)."""
         source = [o for o in ops[1:] if not PREDICATE.match(o)]
         predicates = [o for o in ops[1:] if PREDICATE.match(o)]
+        if pure in ("IMNMX", "VIMNMX"):
+            values = [self._operand64(o, index, depth) for o in _exactly(source, 2)]
+            if len(predicates) != 2 or predicates[1] not in ("!PT", "!UPT"):
+                raise _Unknown
+            pick = min if self._truth(predicates[0], index, depth) else max
+            chosen = pick(values, key=lambda v: _signed64(v.bits) if "S64" in mods else v.bits)
+            return chosen._replace(arguments=values[0].arguments | values[1].arguments)
         if pure == "SEL":
-            chosen = self._truth(_exactly(predicates, 1)[0], index, depth)
-            return self._operand64(_exactly(source, 2)[not chosen], index, depth)
+            chosen_second = not self._truth(_exactly(predicates, 1)[0], index, depth)
+            return self._operand64(_exactly(source, 2)[chosen_second], index, depth)
         if any(p not in ("PT", "UPT") for p in predicates) or (pure == "MOV" and len(source) != 1):
             raise _Unknown
         values = [self._operand64(o, index, depth) for o in source]
         return Value(sum(v.bits for v in values) & _M64, frozenset().union(*(v.arguments for v in values)))
 
+    def _carries(self, read: Sequence[str], index: int, depth: int) -> int:
+        """Sum of the carries that IADD3.X takes in."""
+        if len(read) == 2 and all(re.fullmatch(r"U?P\d", o) for o in read):
+            # A sum of three carries twice.  Which of its two predicates holds which carry is not known,
+            # but together they are the upper bits of the sum.
+            places = {self._defined_at(o, index) for o in read}
+            if len(places) == 1 and (place := places.pop()) >= 0:
+                ins = self._instructions[place]
+                results = [o for o in ins.operands[1:3] if PREDICATE.match(o)]
+                if ins.base in ("IADD3", "UIADD3") and not ins.modifiers and sorted(results) == sorted(read):
+                    return self._total(ins, place, depth) >> 32
+        return sum(self._truth(o, index, depth) for o in read)
+
+    def _defined_at(self, name: str, index: int) -> int:
+        """Position of the instruction in the same straight run that defines a register, or -1."""
+        position = self._flow.last_write(name, index)
+        if position < self._flow.run_start(index) or self._instructions[position].predicate:
+            return -1
+        return position
+
+    def _total(self, ins: Instruction, index: int, depth: int) -> int:
+        """The sum of IADD3's three addends, not cut to 32 bits."""
+        source = [o for o in ins.operands[1:] if not PREDICATE.match(o)]
+        return sum(self._carried(o, index, depth) for o in _exactly(source, 3))
+
     def _imad(
         self, mods: frozenset[str], source: list[str], read: list[str], index: int, depth: int
     ) -> Value:
         if "HI" in mods and not read:
-            return self._multiply(mods - {"HI"}, source, index, depth, 32)
+            product, values = self._product(mods - {"HI"}, source, index, depth)
+            return _merge((product & _M64) >> 32, values)
         if not mods <= {"MOV", "U32", "SHL", "IADD", "X"} or len(source) != 3:
             raise _Unknown
         a, b, c = (self._operand(o, index, depth) for o in source)
@@ -526,23 +566,23 @@ class Evaluator:
             raise _Unknown
         return _merge(a.bits * b.bits + c.bits + carry, [a, b, c])
 
-    def _multiply(self, mods: frozenset[str], source: list[str], index: int, depth: int, shift: int) -> Value:
-        """Product of two words plus a 64-bit addend (a register pair or constant), from bit ``shift`` on."""
-        if not mods <= {"U32"} or len(source) != 3 or any(_is_signed_register(o) for o in source):
+    def _product(
+        self, mods: frozenset[str], source: list[str], index: int, depth: int
+    ) -> tuple[int, list[Value]]:
+        """Product of two words plus a 64-bit addend (a register pair or constant), uncut."""
+        if not mods <= {"U32"} or len(source) != 3 or any(_is_signed_register(o) for o in source[:2]):
             raise _Unknown
-        a, b = (self._operand(o, index, depth) for o in source[:2])
         if _IMMEDIATE.match(source[2]):
             raise _Unknown
+        a, b = (self._operand(o, index, depth) for o in source[:2])
         c = self._operand64(source[2], index, depth)
         product = a.bits * b.bits if "U32" in mods else _signed(a.bits) * _signed(b.bits)
-        return _merge((product + c.bits & _M64) >> shift, [a, b, c])
+        return product + c.bits, [a, b, c]
 
     def _lea(self, mods: frozenset[str], source: list[str], read: list[str], index: int, depth: int) -> Value:
-        if not mods <= {"HI", "X", "SX32"} or (
-            any(_is_signed_register(o) for o in source[:-1]) and "HI" in mods
-        ):
-            raise _Unknown
-        if not _IMMEDIATE.match(source[-1]):
+        # Where a pair is shifted only the 32-bit addend, the second source, may carry a sign.
+        signed = "HI" in mods and any(_is_signed_register(o) for n, o in enumerate(source) if n != 1)
+        if signed or not mods <= {"HI", "X", "SX32"} or not _IMMEDIATE.match(source[-1]):
             raise _Unknown
         shift = int(source[-1], 16)
         if not 0 <= shift < 32 or ("X" in mods) != bool(read):
@@ -560,7 +600,9 @@ class Evaluator:
         return _merge((wide << shift >> 32) + values[1].bits + carry, values)
 
     def _predicate(self, ins: Instruction, name: str, index: int, depth: int) -> bool:
-        pure = ins.base[1:] if ins.base in ("UISETP", "UIADD3", "ULEA", "ULOP3", "UPLOP3") else ins.base
+        pure = (
+            ins.base[1:] if ins.base in ("UISETP", "UIADD3", "ULEA", "UIMAD", "ULOP3", "UPLOP3") else ins.base
+        )
         ops, mods = ins.operands, frozenset(ins.modifiers)
         if pure == "ISETP" and ops[0] == name:
             return self._compare(ins, index, depth)
@@ -579,20 +621,24 @@ class Evaluator:
             return bool(table >> case & 1)
         results = [o for o in ops[1:3] if PREDICATE.match(o)]
         source = [o for o in ops[1:] if not PREDICATE.match(o)]
-        if results[:1] != [name] or any(o not in ("PT", "UPT") for o in results[1:]) or mods:
+        if results[:1] != [name] or any(o not in ("PT", "UPT") for o in results[1:]):
             raise _Unknown
-        # Carry out of the low half of a 64-bit addition.
-        if pure == "IADD3" and len(source) == 3:
-            carry = sum(self._carried(o, index, depth) for o in source) >> 32
-        elif pure == "LEA" and len(source) == 3 and not any(_is_signed_register(o) for o in source):
-            scaled, base = (self._operand(o, index, depth).bits for o in source[:2])
-            shift = int(source[2], 16)
+        # Carry out of the low part of a wider addition.
+        signed = any(_is_signed_register(o) for o in source)
+        if pure == "IADD3" and not mods:
+            carry = self._total(ins, index, depth) >> 32
+        elif pure == "LEA" and mods <= {"HI"} and len(source) == (4 if mods else 3) and not signed:
+            values = [self._operand(o, index, depth).bits for o in source[:-1]]
+            shift = int(source[-1], 16)
             if not 0 <= shift < 32:
                 raise _Unknown
-            carry = (scaled << shift & _M32) + base >> 32
+            wide = (values[2] << 32 | values[0]) << shift >> 32 if mods else values[0] << shift
+            carry = (wide & _M32) + values[1] >> 32
+        elif pure == "IMAD" and mods in ({"WIDE", "U32"}, {"HI", "U32"}) and not signed:
+            carry = self._product(frozenset({"U32"}), source, index, depth)[0] >> 64
         else:
             raise _Unknown
-        if carry > 1:
+        if carry not in (0, 1):
             raise _Unknown
         return bool(carry)
 

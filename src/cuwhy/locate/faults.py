@@ -24,6 +24,8 @@ LOCAL_WINDOW_BYTES = 1 << 24
 NULL_PAGE_BYTES = 64 << 10
 
 _MISALIGNED, _ADDRESS_SPACE = 6, 7
+#: Exceptions that only global memory raises.
+_UNMAPPED = frozenset({1, 10, 14})
 _MAX_STACK = 16
 
 
@@ -59,7 +61,9 @@ def _fault(
         place = code.place(group.pc, module)
     lanes = group.lanes
     address = None
-    if grid is not None and launch is not None and lanes and access is not None:
+    # LDGSTS touches global and shared memory: with other exceptions it may be the shared side.
+    one_sided = opcode != "LDGSTS" or group.exception in _UNMAPPED
+    if grid is not None and launch is not None and lanes and access is not None and one_sided:
         address, guilty = _address(group, dump, grid, launch, code, access)
         lanes = guilty or lanes
     kind = access.kind if access is not None else ""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 from cuwhy.locate.demangle import demangle
 from cuwhy.locate.flow import Flow
 from cuwhy.locate.lines import LineTable, read_lines
-from cuwhy.locate.sass import INSTRUCTION_BYTES, Disassembly, Instruction, Listing, opcode_of, parse_listing
+from cuwhy.locate.sass import (
+    INSTRUCTION_BYTES,
+    MAX_WINDOW,
+    SECONDS,
+    Disassembly,
+    Instruction,
+    Listing,
+    opcode_of,
+    parse_listing,
+)
 from cuwhy.locate.sources import SourceBook
 from cuwhy.model.errors import ToolMissing
 from cuwhy.model.place import Frame, Place
@@ -18,6 +29,7 @@ NO_SASS = "no SASS, no recomputed addresses"
 _MAX_LINE_BYTES = 6 << 20
 #: Functions that are disassembled in one dump; a failure stands in one or two.
 _MAX_DISASSEMBLIES = 8
+_MAX_CODE_BYTES = 1 << 20
 _MAX_STATEMENT = 200
 
 
@@ -54,6 +66,8 @@ class CodeMap:
         self._places: dict[int, tuple[Cubin, Function] | None] = {}
         self._pending: dict[int, Disassembly] = {}
         self._line_bytes = _MAX_LINE_BYTES
+        self._code_bytes = _MAX_CODE_BYTES
+        self._patience = SECONDS
         self._disassemblies = 0
         self._flows: dict[int, Flow | None] = {}
         self._listings = listings or {}
@@ -133,7 +147,9 @@ class CodeMap:
         if key not in self._tables:
             section = cubin.section(".debug_line")
             if len(section) > self._line_bytes:
-                self.note(f"{cubin.what}: more than {_MAX_LINE_BYTES >> 20} MB of line tables; its own was not read")
+                self.note(
+                    f"{cubin.what}: more than {_MAX_LINE_BYTES >> 20} MB of line tables; its own was not read"
+                )
                 section = section[:0]
             self._line_bytes -= len(section)
             self._tables[key] = read_lines(section, cubin.section(".debug_str"))
@@ -160,11 +176,13 @@ class CodeMap:
             listing = parse_listing(self._listings[function.name])
             self._flows[function.address] = Flow(listing) if listing is not None else None
             return
-        if self._disassemblies >= _MAX_DISASSEMBLIES:
-            self.note(f"only {_MAX_DISASSEMBLIES} functions were disassembled; the others have no SASS here")
+        size = min(len(function.text), MAX_WINDOW)
+        if self._disassemblies >= _MAX_DISASSEMBLIES or size > self._code_bytes:
+            self.note(f"only {self._disassemblies} functions were disassembled; the others have no SASS here")
             self._flows[function.address] = None
             return
         self._disassemblies += 1
+        self._code_bytes -= size
         try:
             self._pending[function.address] = Disassembly(function.text, cubin.sm, pc - function.address)
         except ToolMissing as error:
@@ -180,7 +198,10 @@ class CodeMap:
         if address not in self._flows:
             self.start_listing(pc, module)
         if address not in self._flows:
-            listing = self._pending.pop(address).listing()
+            started = time.monotonic()
+            listing = self._pending.pop(address).listing(max(self._patience, 0.1))
+            # One patience for all: a tool that hangs must not be waited for again and again.
+            self._patience -= time.monotonic() - started
             if listing is None:
                 self.note(f"nvdisasm could not read {demangle(found[1].name).short}")
             self._flows[address] = Flow(listing) if listing is not None else None

@@ -19,9 +19,11 @@ from cuwhy.model.errors import ToolMissing
 from cuwhy.process import Running
 
 INSTRUCTION_BYTES = 16
-#: nvdisasm gets at most this much around the instruction of interest.
-MAX_WINDOW = 128 << 10
-_SECONDS = 10.0
+#: nvdisasm gets at most this much around the instruction of interest (0.6 s); PyTorch's largest kernel has 120 kB.
+MAX_WINDOW = 512 << 10
+#: How long one disassembly may take, and how much it may print (about 100 bytes an instruction).
+SECONDS = 5.0
+_MAX_OUTPUT = 16 << 20
 
 _LINE = re.compile(r"^\s*/\*([0-9a-f]{4,16})\*/\s+(.*?)\s*;")
 _PREDICATE = re.compile(r"^@(!?)(U?P(?:\d|T))\s+")
@@ -143,9 +145,12 @@ class Disassembly:
         if len(code) > MAX_WINDOW:
             self._start = max(0, (around - MAX_WINDOW * 3 // 4)) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
             code = code[self._start : self._start + MAX_WINDOW]
-        handle, self._path = tempfile.mkstemp(prefix="cuwhy-", suffix=".bin")
-        with os.fdopen(handle, "wb") as file:
-            file.write(code)
+        try:
+            handle, self._path = tempfile.mkstemp(prefix="cuwhy-", suffix=".bin")
+            with os.fdopen(handle, "wb") as file:
+                file.write(code)
+        except OSError as error:
+            raise ToolMissing(f"nvdisasm needs a temporary file ({error.strerror})") from error
         try:
             self._running: Running | None = Running([tool, "-b", f"SM{sm}", self._path])
         except OSError as error:
@@ -153,10 +158,10 @@ class Disassembly:
             raise ToolMissing(f"nvdisasm cannot be started ({error.strerror})") from error
         self._listing: Listing | None = None
 
-    def listing(self) -> Listing | None:
-        """Return the listing, or None when nvdisasm failed on these bytes."""
+    def listing(self, seconds: float = SECONDS) -> Listing | None:
+        """Return the listing, or None when nvdisasm failed on these bytes or took longer than ``seconds``."""
         if self._running is not None:
-            done = self._running.finish(_SECONDS)
+            done = self._running.finish(seconds, _MAX_OUTPUT)
             self._running = None
             os.unlink(self._path)
             self._listing = (
@@ -246,6 +251,7 @@ _LOADS = {
     "LD": "generic",
     "LDC": "constant",
     "LDSM": "shared",
+    "LDGSTS": "global",
 }
 _STORES = {
     "STG": "global",

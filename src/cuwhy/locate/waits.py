@@ -282,10 +282,10 @@ def _polled_address(
     access = access_of(instruction) if instruction is not None else None
     if access is None:
         return None
-    # Within the loop only what the loop itself writes can have changed: ask as if the load had just issued.
+    # The load is answered and runs again: what a turn of the loop writes is not what it was.
     warp, lane = spot.lanes[0]
-    thread = _thread(spot, dump, grid, launch, entry, pc + INSTRUCTION_BYTES)
-    result = Evaluator(flow, thread, pc - entry).address()
+    thread = _thread(spot, dump, grid, launch, entry, _pc(spot))
+    result = Evaluator(flow, thread, pc - entry, repeats=True).address()
     if result is None:
         return None
     pointers = pointer_words(launch, grid.parameters)
