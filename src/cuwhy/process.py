@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -96,3 +97,97 @@ class Running:
                 self._process.kill()
         except ProcessLookupError:
             pass
+
+
+class Child:
+    """The user's program, which keeps its streams and its place in the terminal's job.
+
+    Everything else that is started here is ours; this is not.  So it inherits what it would
+    inherit from a shell (open files, standard input), and it is waited for without a limit.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        own_group: bool,
+        unblock: Iterable[int] = (),
+    ) -> None:
+        """Start ``argv`` with standard input inherited.
+
+        Args:
+            argv: program, found as a shell finds it, and arguments.
+            env: its whole environment.
+            stdout: file descriptor; stderr likewise.
+            own_group: True puts it into a process group of its own.
+            unblock: signals that are blocked here and must not be there.
+
+        Raises:
+            OSError: when the program cannot be started.
+        """
+        die_with_parent = _die_with_parent()
+        signals = list(unblock)
+
+        def prepare() -> None:
+            if own_group:
+                os.setpgid(0, 0)
+            die_with_parent()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+        # No thread runs yet when the program is started, so what preexec_fn is warned of cannot happen.
+        self._process = subprocess.Popen(  # noqa: PLW1509
+            list(argv),
+            stdout=stdout,
+            stderr=stderr,
+            env=dict(env),
+            close_fds=False,
+            preexec_fn=prepare,
+        )
+        self.pid = self._process.pid
+        self._own_group = own_group
+
+    def ended(self) -> int | None:
+        """Return how it ended (a negative number is a signal), None while it runs; its pid stays taken."""
+        # WNOWAIT leaves the zombie: until reap(), the pid cannot be anybody else's when a signal is sent.
+        state = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if state is None:
+            return None
+        return state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
+
+    def send(self, number: int) -> None:
+        """Send a signal to it, or to its whole group where that is its own."""
+        try:
+            if self._own_group:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def reap(self) -> None:
+        """Give the pid back, after :meth:`ended`."""
+        self._process.wait()
+
+
+def _die_with_parent() -> Callable[[], None]:
+    """Return what makes the kernel end the child when cuwhy itself is killed (prctl(2), PR_SET_PDEATHSIG)."""
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return lambda: None
+    return lambda: prctl(1, int(signal.SIGKILL), 0, 0, 0) and None
+
+
+def forbid_core_file() -> None:
+    """Keep the system from writing a core file of this process (prctl(2), PR_SET_DUMPABLE)."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass

@@ -79,6 +79,7 @@ def _place(place: Place | None) -> dict[str, Any] | None:
         "offset": place.offset,
         "pc": f"{place.pc:#x}",
         "sass": place.sass,
+        "ptx": place.ptx,
         "frames": [_frame(frame) for frame in place.frames],
     }
 

@@ -60,7 +60,19 @@ def render(diagnosis: Diagnosis, *, width: int = 80, colour: bool = False, verbo
     """
     page = _Page(width, colour)
     if not diagnosis.findings:
-        page.line(page.style("nothing found", _GREEN) + ": these files show no failure")
+        running = [fact for fact in diagnosis.facts if isinstance(fact, Wait)]
+        page.line(
+            page.style("nothing found", _GREEN)
+            + (
+                ": the kernel was running when the dump was taken"
+                if running
+                else ": these files show no failure"
+            )
+        )
+        for wait in running[:3]:
+            page.wrap(
+                f"{wait.kind.value} at {wait.place.short if wait.place else '?'}: {_threads(wait.threads)}"
+            )
         for summary in _clean(diagnosis):
             page.wrap(summary)
     shown = 0
@@ -102,9 +114,9 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
     page.wrap(finding.sentence)
     page.line()
     if finding.place is not None:
-        _place(page, diagnosis, "place", finding.place)
+        _place(page, diagnosis, "place", finding.place, verbose)
     if finding.other is not None:
-        _place(page, diagnosis, "and", finding.other)
+        _place(page, diagnosis, "and", finding.other, verbose)
     _kernel(page, diagnosis, finding)
     if finding.threads is not None and finding.threads.count:
         page.item("threads", _threads(finding.threads))
@@ -130,11 +142,11 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
             _arguments(page, finding.launch)
 
 
-def _place(page: _Page, diagnosis: Diagnosis, label: str, place: Place) -> None:
+def _place(page: _Page, diagnosis: Diagnosis, label: str, place: Place, verbose: bool) -> None:
     """The inline chain, innermost first, with the source line and the instruction."""
     chain = place.frames
     if not chain:
-        page.item(label, f"{place.function[:_NAME_LIMIT]}+{place.offset:#x} (no line table)")
+        page.item(label, f"{place.short[:_NAME_LIMIT]} (no line table)")
     else:
         parts = [f"{f.short}{' in ' + f.function if f.function else ''}" for f in chain]
         user = place.user
@@ -149,6 +161,8 @@ def _place(page: _Page, diagnosis: Diagnosis, label: str, place: Place) -> None:
                 break
     if place.sass is not None:
         page.code(place.sass)
+    if verbose and place.ptx is not None:
+        page.code(place.ptx)
 
 
 def _kernel(page: _Page, diagnosis: Diagnosis, finding: Finding) -> None:
