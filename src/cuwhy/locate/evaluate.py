@@ -445,7 +445,7 @@ class Evaluator:
             return self._special(source[0])
         if half:
             raise _Unknown
-        if pure in ("MOV", "R2UR") and not mods and len(ops) == 2:
+        if pure in ("MOV", "R2UR") and not mods and len(ins.operands) == 2:
             return self._operand(ops[1], index, depth)
         if base in ("S2R", "S2UR") and not mods:
             return self._special(ops[1])

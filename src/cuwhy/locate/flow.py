@@ -137,7 +137,7 @@ class Flow:
             if instruction.base == "CALL":
                 self._enter(instruction.target)
             elif calls and instruction.base in ("MOV", "UMOV", "IMAD"):
-                self._returns(instruction.operands[-1])
+                self._returns("".join(instruction.operands[-1:]))
         before: list[list[int]] = [[] for _ in instructions]
         for position, following in enumerate(self._next):
             for after in following:
@@ -260,7 +260,7 @@ class Flow:
         return frozenset(found) if self._budget > 0 else frozenset((-2,))
 
     def written_since(self, error: int, stop: int, again: bool) -> frozenset[str]:
-        """Return what may have been written from position ``error``, inclusive, until a thread stood at ``stop``.
+        """Return what may have been written from when ``error`` issued until a thread stood at ``stop``.
 
         Args:
             error: the instruction that faulted.
@@ -278,6 +278,8 @@ class Flow:
         count = len(self._next)
         if not (0 <= error < count and 0 <= stop < count) or self._indirect or self.partial:
             return frozenset((ANYTHING,))
+        if stop == error and not again:
+            return frozenset()
         limit = -1 if again else error
         ahead = self._reach(self._next, error, limit)
         behind = self._reach(self._before, stop, limit)
@@ -287,9 +289,11 @@ class Flow:
         self._budget -= len(ahead) + len(behind)
         if self._budget < 0:
             return frozenset((ANYTHING,))
-        ran = {error} | (ahead & behind)
-        if stop != error and stop not in self._reach(self._next, stop, limit):
-            ran.discard(stop)
+        ran = ahead & behind
+        if stop != error:
+            ran.add(error)
+            if stop not in self._reach(self._next, stop, limit):
+                ran.discard(stop)
         written: set[str] = set()
         for position in ran:
             written |= self.writes[position]

@@ -103,14 +103,12 @@ def render(diagnosis: Diagnosis, *, width: int = 80, colour: bool = False, verbo
 
 
 def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool) -> None:
-    sure = ""
+    about = [] if finding.role is Role.PRIMARY else [finding.role.value]
+    about.append(finding.cause.severity.value)
     if finding.confidence is not None and not finding.cause.name.startswith("unknown/"):
         seen = finding.confidence.hits + finding.confidence.misses
-        sure = f", {finding.confidence.value:.0%} sure ({finding.confidence.hits} of {seen} corpus cases)"
-    role = "" if finding.role is Role.PRIMARY else f"{finding.role.value}, "
-    page.line(
-        page.style(finding.cause.name, _BOLD + _RED) + f"  ({role}{finding.cause.severity.value}{sure})"
-    )
+        about.append(f"{finding.confidence.value:.0%} sure: {finding.confidence.hits} of {seen} cases")
+    page.line(f"{page.style(safe(finding.cause.name), _BOLD + _RED)}  ({', '.join(about)})")
     page.wrap(finding.sentence)
     page.line()
     if finding.place is not None:
