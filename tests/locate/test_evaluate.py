@@ -841,7 +841,9 @@ def test_arguments_that_flow_in_are_named() -> None:
         "NOP",
     )
     flow = Flow(listing_of(*lines, "EXIT"))
-    result = Evaluator(flow, thread_of({"R3": 0x7FAA, "R4": 3, "R6": 0x12345678, "R7": 0x7FAA}, 64), 48).address()
+    result = Evaluator(
+        flow, thread_of({"R3": 0x7FAA, "R4": 3, "R6": 0x12345678, "R7": 0x7FAA}, 64), 48
+    ).address()
     assert result is not None
     assert result.arguments == {0}
     assert result.value == 0x7FAA_1234_5678 + 12
