@@ -23,13 +23,13 @@ OK = ROOT / "corpus" / "memory" / "misaligned-access" / "ok_odd_pitch"
 
 def cuwhy(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     settings: dict[str, object] = {
-        "capture_output": True,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
         "text": True,
-        "timeout": 60,
-        "check": False,
         **options,
     }
-    return subprocess.run([sys.executable, "-m", "cuwhy", *map(str, arguments)], check=False, **settings)  # type: ignore[call-overload,no-any-return]
+    command = [sys.executable, "-m", "cuwhy", *map(str, arguments)]
+    return subprocess.run(command, check=False, timeout=60, **settings)  # type: ignore[call-overload,no-any-return]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
@@ -171,9 +171,7 @@ def test_full_disk() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     with open("/dev/full", "w", encoding="utf-8") as full:
-        done = cuwhy(
-            "diagnose", CASE / "evidence.cuwhy", capture_output=False, stdout=full, stderr=subprocess.PIPE
-        )
+        done = cuwhy("diagnose", CASE / "evidence.cuwhy", stdout=full)
     assert done.returncode == 2
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr

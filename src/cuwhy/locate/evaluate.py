@@ -294,8 +294,17 @@ class Evaluator:
         source.remove(name)
         if any(name in o for o in source):
             return None
-        added = sum(self._operand(o, position, depth + 1).bits for o in source)
+        added = sum(self._step(o, position, depth) for o in source)
         return Value(dumped.bits - added & _M32)
+
+    def _step(self, text: str, position: int, depth: int) -> int:
+        """Value of an addend of the step at ``position``: still in the dump when nothing wrote it since."""
+        name = text.removeprefix("-")
+        if REGISTER.match(name) and name not in _ZEROS and self._flow.last_write(name, self._stop) < position:
+            known = self._dumped(name)
+            if known is not None:
+                return -known.bits if text.startswith("-") else known.bits
+        return self._operand(text, position, depth + 1).bits
 
     def _guard(self, instruction: Instruction, index: int, depth: int) -> bool:
         if instruction.predicate.endswith("T"):
