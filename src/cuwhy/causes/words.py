@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.cuda import EXCEPTIONS, describe_error
-from cuwhy.model.facts import Address, Dim3, Fault, Launch, SanitizerFault, Threads
+from cuwhy.model.facts import Address, Dim3, Fault, Launch, SanitizerFault, Threads, Wait
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -26,6 +26,11 @@ def plural(count: int, word: str) -> str:
 def index(value: Dim3 | None) -> str:
     """Return "(8,0,0)"."""
     return f"({value[0]},{value[1]},{value[2]})" if value is not None else "(?)"
+
+
+def raised(fault: Fault) -> str:
+    """Return "31 threads in 1 warp of 1 block: threads 1 to 31 hold exception 4 (…): …"."""
+    return f"{counts(fault.threads)} {hold(fault.threads)} {exception_fact(fault)}"
 
 
 def who(threads: Threads) -> str:
@@ -147,6 +152,11 @@ def counts(threads: Threads) -> str:
     if threads.blocks:
         text += f" of {plural(threads.blocks, 'block')}"
     return f"{text}: {threads.pattern}" if threads.pattern else text
+
+
+def kernel_of(fact: Fault | Wait) -> str:
+    """Return the short name of the kernel, "the kernel" when it has none."""
+    return fact.launch.short if fact.launch is not None else "the kernel"
 
 
 def hold(threads: Threads) -> str:

@@ -3,8 +3,7 @@
 Everything here errs to one side: an instruction is taken to write what it might write, and
 to lead wherever it might lead.  An address is recomputed only where that still leaves one
 possibility (``evaluate``), so what is overlooked here would make a wrong address there.
-Which registers an instruction writes is checked against ``nvdisasm -plr`` and where it leads
-against ``nvdisasm -bbcfg`` (tests/locate/test_sass.py).
+Which registers an instruction writes is checked against ``nvdisasm -plr`` (tests/locate/test_sass.py).
 """
 
 from __future__ import annotations
@@ -204,6 +203,10 @@ class Flow:
                 self._entries.add(position)
 
     # -- questions -----------------------------------------------------------------
+
+    def before(self, position: int) -> tuple[int, ...]:
+        """Return the positions from which control may come to ``position``."""
+        return tuple(self._before[position])
 
     def run_start(self, position: int) -> int:
         """Return the first position from which control can only have fallen through to ``position``."""

@@ -265,6 +265,7 @@ _ATOMICS = {"ATOMG": "global", "ATOMS": "shared", "ATOM": "generic"}
 _REDUCTIONS = {"RED": "global", "REDG": "global", "REDS": "shared", "REDAS": "distributed shared"}
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "F16": 2, "BF16": 2, "64": 8, "128": 16, "256": 32}
 _WIDTHS |= {"F16x2": 4, "BF16x2": 4, "F32x2": 8, "F64": 8, "U64": 8, "S64": 8}
+_WIDTHS |= {"F16x4": 8, "BF16x4": 8, "F16x8": 16, "BF16x8": 16, "F32x4": 16}
 
 
 def access_of(instruction: Instruction) -> Access | None:
@@ -290,14 +291,17 @@ def access_of(instruction: Instruction) -> Access | None:
 #: Read off nvdisasm's listings of one program compiled for sm_75, 80, 86, 89, 90, 100
 #: and 120; tests/locate/test_sass.py checks them against nvdisasm.
 _OPCODES = {
-    0x381: "LDG", 0x981: "LDG", 0x386: "STG", 0x986: "STG",
+    0x381: "LDG", 0x981: "LDG", 0x386: "STG", 0x986: "STG", 0xFAE: "LDGSTS",
     0x388: "STS", 0x988: "STS", 0x984: "LDS",
     0x387: "STL", 0x987: "STL", 0x983: "LDL",
     0x980: "LD", 0x385: "ST", 0x985: "ST",
-    0x9A8: "ATOMG", 0x3A9: "ATOMG", 0x38A: "ATOM", 0x98A: "ATOM", 0x38C: "ATOMS", 0x38D: "ATOMS",
+    0x9A8: "ATOMG", 0x3A9: "ATOMG", 0x9A3: "ATOMG", 0x38A: "ATOM", 0x98A: "ATOM", 0x9A2: "ATOM",
+    0x38C: "ATOMS", 0x38D: "ATOMS", 0x58D: "ATOMS", 0xF8C: "ATOMS",
     0x98E: "RED", 0x9A6: "REDG",
-    0x31D: "BAR", 0xB1D: "BAR", 0x95C: "BPT",
-    0x947: "BRA", 0x944: "CALL", 0x94D: "EXIT", 0x950: "RET", 0x35D: "NANOSLEEP", 0xB5D: "NANOSLEEP",
+    0x31D: "BAR", 0xB1D: "BAR", 0x348: "WARPSYNC", 0x948: "WARPSYNC", 0x941: "BSYNC", 0x945: "BSSY",
+    0x9C7: "UCGABAR_ARV", 0xDC7: "UCGABAR_WAIT",
+    0x547: "BRA", 0x947: "BRA", 0x949: "BRX", 0x343: "CALL", 0x344: "CALL", 0x944: "CALL",
+    0x94D: "EXIT", 0x950: "RET", 0x95C: "BPT", 0x35D: "NANOSLEEP", 0x95D: "NANOSLEEP", 0xB5D: "NANOSLEEP",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.memory.host_index_out_of_range.rule import is_index_assert, is_index_kernel
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
@@ -53,7 +53,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         sentence += f" in {words.plural(threads.count, 'thread')}, first in {words.who(threads)}"
     why = []
     if fault is not None:
-        why.append(f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}")
+        why.append(words.raised(fault))
     if message is not None:
         why.append(
             f"the program's output: {message.file}:{message.line}: assertion `{message.expression}` failed"
@@ -77,14 +77,13 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 def _from_reports(evidence: Evidence) -> Iterator[Finding]:
     """Memcheck sees the exception inside ``__assertfail`` and knows no kernel line."""
     for report in evidence.reports_of("assert"):
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"an assert failed, first seen in {words.who(report.threads)}; memcheck does not say in which kernel",
-            (f"memcheck: {report.message}", "the program's own output names file, line and condition"),
-            place=report.place,
-            threads=report.threads,
-            host=evidence.host_of(report),
+            "the program's own output names file, line and condition",
+            kernel="",
             fixes=_FIXES,
-            facts=(report,),
             weight=60,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import Fault
@@ -31,16 +31,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             yield _finding(evidence, fault)
             return
     for report in evidence.reports_of("illegal-instruction", "invalid-pc"):
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short or 'the kernel'}` executed something that is no instruction",
-            (f"memcheck: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
             fixes=_FIXES,
-            facts=(report,),
             weight=70,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 
@@ -30,37 +30,27 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         seen = True
         launch = fault.launch
         name = launch.short if launch is not None else "the kernel"
-        yield Finding(
+        yield build.from_fault(
+            evidence,
             CAUSE,
+            fault,
             f"`{name}` executed a trap in {words.plural(fault.threads.count, 'thread')}, first in {words.who(fault.threads)}",
-            (
+            why=(
                 f"{words.counts(fault.threads)} stand behind {fault.place.sass if fault.place and fault.place.sass else 'a trap'}",
                 "a trap leaves no exception code in the dump; the stopped warp tells",
             ),
-            place=fault.place,
-            launch=launch,
-            kernel=name,
-            threads=fault.threads,
-            host=evidence.host_line(),
             misleading=words.misleading(evidence, fault, "the kernel stopped itself on purpose, with a trap"),
             fixes=_FIXES,
-            facts=(fault,),
             weight=86,
         )
     for report in evidence.reports_of("trap"):
         if not seen:
-            yield Finding(
+            yield build.from_report(
+                evidence,
                 CAUSE,
+                report,
                 f"`{report.short}` executed a trap, first seen in {words.who(report.threads)}",
-                (
-                    f"memcheck: {report.message}",
-                    "memcheck's pc is imprecise here: the trap stands at this line or shortly before",
-                ),
-                place=report.place,
-                kernel=report.short,
-                threads=report.threads,
-                host=evidence.host_of(report),
+                "memcheck's pc is imprecise here: the trap stands at this line or shortly before",
                 fixes=_FIXES,
-                facts=(report,),
                 weight=70,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import Address, Fault, SanitizerFault
@@ -111,7 +111,7 @@ def _from_dump(evidence: Evidence, faults: list[Fault], reports: list[SanitizerF
     name = function or (launch.short if launch is not None else "the kernel")
     width = f"{words.plural(address.width, 'byte')} of " if address is not None and address.width else ""
     sentence = f"`{name}` {words.verb(fault.access)} {width}global memory outside of any allocation"
-    why = [f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}"]
+    why = [words.raised(fault)]
     misleading = ""
     if address is not None:
         distance = words.offset_from_base(address, launch)
@@ -160,22 +160,7 @@ def _from_report(evidence: Evidence, report: SanitizerFault) -> Finding:
         sentence += f" at {report.address:#x}"
     if allocation is not None and allocation.side in ("before", "after"):
         sentence += f", {words.amount(allocation.distance)} {allocation.side} an allocation of {words.amount(allocation.size)}"
-    why = [f"memcheck: {report.message}"]
-    if report.threads.count:
-        why.append(words.counts(report.threads))
-    return Finding(
-        CAUSE,
-        sentence,
-        tuple(why),
-        place=report.place,
-        kernel=report.short,
-        threads=report.threads,
-        host=evidence.host_of(report),
-        details=tuple(words.report_rows(report)),
-        fixes=_FIXES,
-        facts=(report,),
-        weight=80,
-    )
+    return build.from_report(evidence, CAUSE, report, sentence, fixes=_FIXES, weight=80)
 
 
 def _function(report: SanitizerFault) -> str:

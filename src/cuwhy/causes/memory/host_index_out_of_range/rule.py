@@ -81,7 +81,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         if message.threads.count:
             rows.append(("threads that failed", words.counts(message.threads)))
     if fault is not None:
-        why.append(f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}")
+        why.append(words.raised(fault))
     why.append(
         "no line of the kernel is wrong: the index comes from the host"
         + (f", look at {host.short}" if host else "")

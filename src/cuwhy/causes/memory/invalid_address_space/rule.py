@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.memory.global_out_of_bounds.rule import match as out_of_bounds
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
@@ -52,41 +52,29 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             continue
         name = launch.short if launch is not None else "the kernel"
         seen = True
-        yield Finding(
+        yield build.from_fault(
+            evidence,
             CAUSE,
+            fault,
             f"`{name}` uses {address.value:#x}, a pointer into {address.window} memory, "
             f"in an instruction for {address.space} memory ({fault.opcode})",
-            (
-                f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
+            why=(
+                words.raised(fault),
                 f"the address lies in the {address.window} memory window and was not computed from a global pointer",
             ),
-            place=fault.place,
-            launch=launch,
-            kernel=name,
-            threads=fault.threads,
-            host=evidence.host_line(),
-            details=tuple(words.address_rows(fault)),
             fixes=_FIXES,
-            facts=(fault,),
             weight=82,
         )
     for report in evidence.reports_of("out-of-bounds"):
         if seen or not is_shared_window(report):
             continue
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` uses {report.address:#x}, by its form a pointer into shared memory, "
             "in an instruction for global memory",
-            (
-                f"memcheck: {report.message}",
-                "no allocation is near, and the address is a small offset from a multiple of 4 GiB, as the shared window is",
-            ),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
+            "no allocation is near, and the address is a small offset from a multiple of 4 GiB, as the shared window is",
             fixes=_FIXES,
-            facts=(report,),
             weight=81,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import Fault
@@ -42,19 +42,16 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         offset = fault.address.value - fault.stack_pointer
         if offset >= 1 << 31:
             offset -= 1 << 32
-        yield Finding(
+        yield build.from_fault(
+            evidence,
             CAUSE,
+            fault,
             f"`{name}` {words.verb(fault.access)} a local array {words.amount(offset)} "
             f"{'behind' if offset >= 0 else 'before'} the start of its stack frame",
-            (
-                f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
+            why=(
+                words.raised(fault),
                 f"the instruction is {fault.opcode}: local memory, which holds a thread's arrays and spills",
             ),
-            place=fault.place,
-            launch=launch,
-            kernel=name,
-            threads=fault.threads,
-            host=evidence.host_line(),
             misleading=words.misleading(
                 evidence, fault, "the access goes to the thread's own local array, not to a buffer"
             ),
@@ -64,21 +61,15 @@ def match(evidence: Evidence) -> Iterator[Finding]:
                 ("offset in frame", f"{offset:,} bytes"),
             ),
             fixes=_FIXES,
-            facts=(fault,),
             weight=85,
         )
         return
     for report in evidence.reports_of("out-of-bounds", space="local"):
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} outside of its local memory",
-            (f"memcheck: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
             fixes=_FIXES,
-            facts=(report,),
             weight=85,
         )

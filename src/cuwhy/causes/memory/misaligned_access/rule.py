@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import Fault
@@ -35,18 +35,13 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         return
     for report in evidence.reports_of("misaligned"):
         rest = report.address % report.width if report.address is not None and report.width else 0
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at "
             f"{report.address or 0:#x}, which is {rest} modulo {report.width}",
-            (f"memcheck: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
             fixes=_FIXES,
-            facts=(report,),
             weight=85,
         )
 
@@ -54,7 +49,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     address, launch = fault.address, fault.launch
     name = launch.short if launch is not None else "the kernel"
-    why = [f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}"]
+    why = [words.raised(fault)]
     if address is not None and address.width:
         sentence = (
             f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} at {address.value:#x}, "
@@ -73,17 +68,12 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
                 why.append(f"{label} is aligned; the offset of {words.amount(address.value - value)} is not")
     else:
         sentence = f"`{name}` accesses memory at an address that is no multiple of the access width"
-    return Finding(
+    return build.from_fault(
+        evidence,
         CAUSE,
+        fault,
         sentence,
-        tuple(why),
-        place=fault.place,
-        launch=launch,
-        kernel=name,
-        threads=fault.threads,
-        host=evidence.host_line(),
-        details=tuple(words.address_rows(fault)),
+        why=tuple(why),
         fixes=_FIXES,
-        facts=(fault,),
         weight=85,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import Fault, SanitizerFault
@@ -38,8 +38,10 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             yield _from_dump(evidence, fault, related)
             reports = [r for r in reports if r not in related]
     for report in reports:
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at address "
             f"{report.address or 0:#x}: the pointer is null"
             + (
@@ -47,14 +49,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
                 if (report.address or 0) >= _NULL_PAGE
                 else ""
             ),
-            (f"memcheck: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
             fixes=_FIXES,
-            facts=(report,),
             weight=90,
         )
 
@@ -92,21 +87,17 @@ def _from_dump(evidence: Evidence, fault: Fault, reports: list[SanitizerFault]) 
     else:
         sentence += ": the pointer is null"
     why = [
-        f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
+        words.raised(fault),
         "the first 64 KiB of the address space are never mapped"
         if address.value < _NULL_PAGE
         else f"the whole address is an offset of {words.amount(address.value)} from a null base",
     ]
-    return Finding(
+    return build.from_fault(
+        evidence,
         CAUSE,
+        fault,
         sentence,
-        tuple(why),
-        place=fault.place,
-        launch=launch,
-        kernel=name,
-        threads=fault.threads,
-        host=evidence.host_line(),
-        details=tuple(words.address_rows(fault)),
+        why=tuple(why),
         fixes=_FIXES,
         facts=(fault, *reports),
         weight=90,

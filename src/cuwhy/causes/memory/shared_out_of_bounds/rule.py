@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import Fault
@@ -40,17 +40,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         sentence = f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} of shared memory"
         if report.address is not None:
             sentence += f" at offset {report.address:#x}, beyond what the block has"
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             sentence,
-            (f"memcheck: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
             fixes=_FIXES,
-            facts=(report,),
             weight=85,
         )
 
@@ -60,7 +55,7 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     name = launch.short if launch is not None else "the kernel"
     size = launch.shared_bytes if launch is not None else -1
     why = [
-        f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
+        words.raised(fault),
         f"the instruction is {fault.opcode}, a legal access to shared memory",
     ]
     rows = []
@@ -80,20 +75,16 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
         rows.append(
             ("shared memory", f"{words.amount(own)} a block, behind {_RESERVED:,} that the driver reserves")
         )
-    return Finding(
+    return build.from_fault(
+        evidence,
         CAUSE,
+        fault,
         sentence,
-        tuple(why),
-        place=fault.place,
-        launch=launch,
-        kernel=name,
-        threads=fault.threads,
-        host=evidence.host_line(),
+        why=tuple(why),
         misleading=words.misleading(
             evidence, fault, "the instruction is legal, its shared-memory address is not"
         ),
         details=tuple(rows),
         fixes=_FIXES,
-        facts=(fault,),
         weight=85,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.memory.local_out_of_bounds.rule import is_inside_frame
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
@@ -35,16 +35,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             yield _from_dump(evidence, fault)
             return
     for report in evidence.reports_of("stack-overflow"):
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` runs out of stack",
-            (f"memcheck: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
             fixes=_FIXES,
-            facts=(report,),
             weight=88,
         )
 
@@ -57,22 +53,19 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     used = (1 << 24) - fault.stack_pointer if fault.stack_pointer else 0
     calls = [p for p in fault.stack if fault.place is not None and p.function == fault.place.function]
     why = [
-        f"{words.counts(fault.threads)} {words.hold(fault.threads)} {words.exception_fact(fault)}",
+        words.raised(fault),
         f"the instruction is {fault.opcode} and its address lies inside the function's own stack frame: "
         "the frame itself is beyond the stack",
     ]
     if calls or fault.recursive:
         why.append(f"`{function}` calls itself, so the compiler could not tell how much stack it needs")
-    return Finding(
+    return build.from_fault(
+        evidence,
         CAUSE,
+        fault,
         f"`{function}` needs more stack than a thread has"
         + (f": at a call depth of {fault.call_depth} it is {words.amount(used)} down" if used else ""),
-        tuple(why),
-        place=fault.place,
-        launch=launch,
-        kernel=name,
-        threads=fault.threads,
-        host=evidence.host_line(),
+        why=tuple(why),
         misleading=words.misleading(
             evidence, fault, "no buffer was overrun: the thread's stack is exhausted"
         ),
@@ -82,6 +75,5 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
             ("call depth", str(fault.call_depth)),
         ),
         fixes=_FIXES,
-        facts=(fault,),
         weight=88,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 
@@ -25,18 +25,13 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     """Match initcheck's reports."""
     for report in evidence.reports_of("uninitialized-read", "uninitialized-shared-read"):
         space = report.space or "global"
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` reads {words.plural(report.width, 'byte') + ' of ' if report.width else ''}{space} memory"
             + (f" at {report.address:#x}" if report.address is not None else "")
             + " that nothing has written",
-            (f"{report.tool}: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
             fixes=_FIXES,
-            facts=(report,),
             weight=60,
         )

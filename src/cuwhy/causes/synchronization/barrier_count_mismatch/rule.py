@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
 from cuwhy.model.facts import Wait, WaitKind
@@ -32,17 +32,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     for (_, number), waits in groups.items():
         yield from _barrier(evidence, number, waits, spins)
     for report in evidence.reports_of("barrier-mismatch", "invalid-barrier"):
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}`: {report.message}",
-            (f"{report.tool}: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            other=report.other,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
             fixes=_FIXES,
-            facts=(report,),
             weight=75,
         )
 
@@ -86,16 +81,13 @@ def _barrier(evidence: Evidence, number: int, waits: list[Wait], spins: bool) ->
             why.append(f"{words.counts(wait.threads)} wait at {wait.place.short} for barrier {number}{count}")
     if gone:
         why.append(f"{gone} of {size} threads of the block have left the kernel")
-    yield Finding(
+    yield build.from_wait(
+        evidence,
         CAUSE,
+        first,
         f"`{name}` hangs: {sentence}",
-        tuple(why),
-        place=first.place,
+        why=tuple(why),
         other=waits[1].place if len(waits) > 1 else None,
-        launch=launch,
-        kernel=name,
-        threads=first.threads,
-        host=evidence.host_line(),
         details=(
             ("barrier", str(number)),
             ("expected", f"{expected} threads"),

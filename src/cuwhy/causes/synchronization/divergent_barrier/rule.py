@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
-from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import WaitKind
 
 CAUSE = Cause(
@@ -25,19 +25,12 @@ _FIXES = (
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match synccheck's reports, and a hang with one block at two different whole-block barriers."""
     for report in evidence.reports_of("divergent-barrier"):
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}` has a block barrier that not all threads of the block reach together",
-            (f"{report.tool}: {report.message}", words.counts(report.threads)),
-            place=report.place,
-            other=report.other,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
             fixes=_FIXES,
-            facts=(report,),
-            # The checker proves it; whether it is what the user saw is another question.
-            role=Role.PRIMARY,
             weight=65,
         )
     # Without SASS or PTX neither number nor count of a barrier is known: then nothing is said.

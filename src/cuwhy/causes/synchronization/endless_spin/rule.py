@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.locate.threads import dim
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
@@ -101,15 +101,12 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
     if wait.address is not None:
         label = words.offset_from_base(wait.address, launch)
         rows.append(("polled address", f"{wait.address.value:#x}" + (f", {label}" if label else "")))
-    return Finding(
+    return build.from_wait(
+        evidence,
         CAUSE,
+        wait,
         f"`{name}` hangs: {blocks} {what} {end}",
-        tuple(why),
-        place=wait.place,
-        launch=launch,
-        kernel=name,
-        threads=wait.threads,
-        host=evidence.host_line(),
+        why=tuple(why),
         details=tuple(rows),
         fixes=_GRID_FIXES if wait.kind is WaitKind.GRID_BARRIER else _FIXES,
         other=more[0].place if more else None,

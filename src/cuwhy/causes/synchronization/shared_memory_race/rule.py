@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cuwhy.causes import build
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 
@@ -24,19 +25,16 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     for report in evidence.reports_of("race"):
         first = report.place.short if report.place is not None else "?"
         second = report.other.short if report.other is not None else "?"
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"`{report.short}`: the {report.access or 'access'} at {first} races with the "
             f"{report.other_access or 'access'} at {second}, with no barrier between",
-            (f"racecheck: {report.message}",),
-            place=report.place,
-            other=report.other,
             # racecheck names the function of each access, not the kernel it was inlined into.
             kernel="",
             threads=report.threads if report.threads.count else None,
-            host=evidence.host_of(report),
             details=(("hazards", f"{report.hazards:,}"),) if report.hazards else (),
             fixes=_FIXES,
-            facts=(report,),
             weight=75,
         )

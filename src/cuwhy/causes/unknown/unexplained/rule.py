@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import words
+from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.cuda import describe_error
 from cuwhy.model.diagnosis import Cause, Finding, Severity
@@ -18,29 +18,21 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         fault = evidence.faults[0]
         launch = fault.launch
         name = launch.short if launch is not None else "a kernel"
-        yield Finding(
+        yield build.from_fault(
+            evidence,
             CAUSE,
+            fault,
             f"`{name}` stopped with {words.exception_fact(fault)}; the evidence does not say why",
-            (words.counts(fault.threads),) if fault.threads.count else (),
-            place=fault.place,
-            launch=launch,
-            kernel=name,
-            threads=fault.threads,
-            host=evidence.host_line(),
-            details=tuple(words.address_rows(fault)),
+            why=(words.counts(fault.threads),) if fault.threads.count else (),
             facts=tuple(evidence.faults),
         )
     elif evidence.reports:
         report = evidence.reports[0]
-        yield Finding(
+        yield build.from_report(
+            evidence,
             CAUSE,
+            report,
             f"{report.tool} reports in `{report.short or 'a call'}`: {report.message}",
-            place=report.place,
-            kernel=report.short,
-            threads=report.threads,
-            host=evidence.host_of(report),
-            details=tuple(words.report_rows(report)),
-            facts=(report,),
         )
     elif evidence.errors:
         error = evidence.errors[0]
