@@ -82,7 +82,7 @@ def test_opcodes_in_the_corpus(dump_case: DumpCase) -> None:
             listing = parse_listing(text)
             if function is not None and listing is not None and len(function.text):
                 checked += check_opcodes(function.text, listing)
-    assert checked > 0
+    assert checked > 0 or not dump_case.listings
 
 
 @pytest.mark.parametrize("sm", ARCHITECTURES)

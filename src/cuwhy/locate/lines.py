@@ -21,6 +21,7 @@ from cuwhy.read.elf import text_at
 MAX_ROWS = 1_500_000
 _MAX_FILES = 65_536
 _MAX_INLINE = 64
+_MAX_OVERLAP = 64
 
 _INLINED_CALL = 0x90
 
@@ -58,10 +59,11 @@ class LineTable:
     sequences: list[tuple[int, int, int, int]] = field(default_factory=list)
     names: memoryview = field(default_factory=lambda: memoryview(b""))
     problem: str = ""
+    _by_address: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def chain(self, pc: int) -> list[InlineFrame]:
         """Return the inline chain at ``pc``, innermost first; empty when it has no line."""
-        found = next((s for s in self.sequences if s[0] <= pc < s[1]), None)
+        found = self._sequence(pc)
         if found is None:
             return []
         _, _, start, end = found
@@ -78,6 +80,16 @@ class LineTable:
             # A call site stands before what it inlines; anything else would be a loop.
             number = row.caller if row.caller < number else 0
         return chain
+
+    def _sequence(self, pc: int) -> tuple[int, int, int, int] | None:
+        if len(self._by_address) != len(self.sequences):
+            self._by_address = sorted(self.sequences)
+        # Sequences of linked code do not overlap; a few that do are looked through.
+        last = bisect.bisect_right(self._by_address, pc, key=lambda s: s[0])
+        for sequence in reversed(self._by_address[max(0, last - _MAX_OVERLAP) : last]):
+            if pc < sequence[1]:
+                return sequence
+        return None
 
     def lines(self, low: int, high: int) -> set[tuple[str, int]]:
         """Return every (file, line) that has code between two addresses."""

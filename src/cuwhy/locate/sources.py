@@ -12,11 +12,13 @@ from pathlib import Path, PurePosixPath
 
 from cuwhy.model.place import Frame, Place
 
-_MAX_SOURCE_BYTES = 4 << 20
+_MAX_SOURCE_BYTES = 2 << 20
 _SUFFIXES = frozenset(
     {".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ptx", ".py"}
 )
 _MAX_LINE = 200
+#: Return type, attributes and launch bounds between `__global__` and the kernel's name.
+_MAX_QUALIFIERS = 400
 
 
 class SourceBook:
@@ -92,13 +94,35 @@ def _python_names(text: str, kernel: str) -> list[str]:
     return []
 
 
+def _without_comments(text: str) -> str:
+    """Blank C comments; linear also where a ``/*`` is never closed."""
+    pieces, at = [], 0
+    while True:
+        slash = text.find("/", at)
+        if slash < 0 or slash + 1 >= len(text):
+            break
+        kind = text[slash + 1]
+        if kind not in "/*":
+            pieces.append(text[at : slash + 1])
+            at = slash + 1
+            continue
+        end = text.find("\n", slash) if kind == "/" else text.find("*/", slash + 2)
+        pieces.append(text[at:slash] + " ")
+        if end < 0:
+            return "".join(pieces)
+        at = end if kind == "/" else end + 2
+    pieces.append(text[at:])
+    return "".join(pieces)
+
+
 def _cuda_names(text: str, kernel: str) -> list[str]:
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
-    found = re.search(
-        r"__global__[^;{}()]*?(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*?)?\b" + re.escape(kernel) + r"\s*\(",
-        text,
-    )
-    if found is None:
+    text = _without_comments(text)
+    # The name with its parameter list, where `__global__` stands shortly before it.
+    for found in re.finditer(r"\b" + re.escape(kernel) + r"\s{0,8}\(", text):
+        before = text[max(0, found.start() - _MAX_QUALIFIERS) : found.start()]
+        if "__global__" in re.split(r"[;{}]", before)[-1]:
+            break
+    else:
         return []
     depth, start = 1, found.end()
     end = start
@@ -109,8 +133,9 @@ def _cuda_names(text: str, kernel: str) -> list[str]:
     for char in text[start : end - 1] + ",":
         level += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(char, 0)
         if char == "," and level == 0:
+            inner = re.search(r"\(\s*[*&]\s*(\w+)", current)
             words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\[[^]]*\]|=.*", "", current))
-            names.append(words[-1] if words else "")
+            names.append(inner[1] if inner is not None else words[-1] if words else "")
             current = ""
         else:
             current += char
