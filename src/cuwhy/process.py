@@ -121,7 +121,8 @@ class Child:
         Args:
             argv: program, found as a shell finds it, and arguments.
             env: its whole environment.
-            stdout: file descriptor; stderr likewise.
+            stdout: file descriptor for its standard output.
+            stderr: the same for standard error.
             own_group: True puts it into a process group of its own.
             unblock: signals that are blocked here and must not be there.
 
@@ -138,13 +139,13 @@ class Child:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
         # No thread runs yet when the program is started, so what preexec_fn is warned of cannot happen.
-        self._process = subprocess.Popen(  # noqa: PLW1509
+        self._process = subprocess.Popen(
             list(argv),
             stdout=stdout,
             stderr=stderr,
             env=dict(env),
             close_fds=False,
-            preexec_fn=prepare,
+            preexec_fn=prepare,  # noqa: PLW1509
         )
         self.pid = self._process.pid
         self._own_group = own_group

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 #: No memory contents: they make dumps large, and a report should not carry the user's data.
-LIGHT_FLAGS = (
-    "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
-)
+LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
 #: With it the driver does not abort the process, so that a Python traceback still appears.
 KEEP_ALIVE = "skip_abort"
 _DEFAULT_FILE = "core_%t_%h_%p.nvcudmp"
@@ -120,13 +118,19 @@ def complete(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(64)
             size = os.fstat(file.fileno()).st_size
+            if len(head) < 64 or head[:4] != b"\x7fELF":
+                return False
+            table = int.from_bytes(head[40:48], "little")
+            entry, count = int.from_bytes(head[58:60], "little"), int.from_bytes(head[60:62], "little")
+            if not 0 < table < size:
+                return False
+            if not count:
+                # More than 65,280 sections: the ELF specification puts their number into section 0.
+                file.seek(table + 32)
+                count = int.from_bytes(file.read(8), "little")
     except OSError:
         return False
-    if len(head) < 64 or head[:4] != b"\x7fELF":
-        return False
-    table = int.from_bytes(head[40:48], "little")
-    entry, count = int.from_bytes(head[58:60], "little"), int.from_bytes(head[60:62], "little")
-    return 0 < table and table + max(1, count) * entry <= size
+    return count > 0 and table + count * entry <= size
 
 
 def regular(path: Path, since: float) -> os.stat_result | None:

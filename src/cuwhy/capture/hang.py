@@ -37,7 +37,8 @@ def python_stacks(pids: Iterable[int], folder: Path) -> tuple[list[Path], str]:
             "the Python stacks of the hung processes were not taken: `pip install py-spy` and run again, "
             "or set PYTHONFAULTHANDLER=1 and send SIGABRT"
         )
-    written, problem = [], ""
+    written: list[Path] = []
+    problem = ""
     end = time.monotonic() + _STACKS_SECONDS
     for pid in interpreters:
         limit = min(_STACK_SECONDS, end - time.monotonic())

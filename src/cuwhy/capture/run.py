@@ -8,12 +8,13 @@ another process sent to cuwhy is passed on.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +34,17 @@ _DUMP_SECONDS = 30.0
 _LATE_DUMP_SECONDS = 10.0
 _TERM_SECONDS = 3.0
 _KILL_SECONDS = 20.0
-_PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT", "SIGWINCH")
+_PASSED_ON = (
+    "SIGINT",
+    "SIGTERM",
+    "SIGHUP",
+    "SIGQUIT",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGTSTP",
+    "SIGCONT",
+    "SIGWINCH",
+)
 #: Below this a dump of a large program may not fit.
 _LOW_DISK_BYTES = 256 << 20
 
@@ -195,10 +206,10 @@ class _Run:
                     f"only {free >> 20} MB free in {self.seen.folder.parent}: a dump may not fit; set TMPDIR"
                 )
         self.ring = self.seen.folder / "launches"
-        self.launch_count = None
+        self.launch_count: Callable[[Path], int] | None = None
         try:
-            from cuwhy.capture import recorder
-
+            # By name: the recorder is native code, and a build of cuwhy may come without it.
+            recorder = importlib.import_module("cuwhy.capture.recorder")
             self.ring.mkdir()
             setup = recorder.prepare(self.ring)
             environment |= setup.environment
@@ -294,7 +305,9 @@ class _Run:
             now = time.monotonic()
             if self.twice or self.poked:
                 self.hurry = True
-            self.twice = self.twice or (self.last_interrupt > 0 and now - self.last_interrupt < _TWICE_SECONDS)
+            self.twice = self.twice or (
+                self.last_interrupt > 0 and now - self.last_interrupt < _TWICE_SECONDS
+            )
             self.last_interrupt = now
         if self.own_group or not from_terminal or number == signal.SIGCONT:
             self.child.send(number)
@@ -328,7 +341,9 @@ class _Run:
                 "before its first use"
             )
         elif not self._await_dumps(len(asked)):
-            seen.notes.append(f"a GPU core dump was asked for, but was not written within {_DUMP_SECONDS:g} s")
+            seen.notes.append(
+                f"a GPU core dump was asked for, but was not written within {_DUMP_SECONDS:g} s"
+            )
         for number, limit in ((signal.SIGTERM, _TERM_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
             end = time.monotonic() + (0 if self.hurry and number == signal.SIGTERM else limit)
             pids = processes_of(self.child.pid, self.mark)

@@ -17,7 +17,7 @@ exit codes:
 
 def _parser() -> argparse.ArgumentParser:
     from cuwhy import __version__
-    from cuwhy.cli import case, causes, diagnose
+    from cuwhy.cli import case, causes, diagnose, doctor, poke, run
 
     parser = argparse.ArgumentParser(
         prog="cuwhy",
@@ -27,15 +27,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cuwhy {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    run.add_parser(verbs)
     diagnose.add_parser(verbs)
     causes.add_parsers(verbs)
     case.add_parser(verbs)
+    doctor.add_parser(verbs)
+    poke.add_parser(verbs)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+    from cuwhy.cli.run import split
+
+    ours, program = split(sys.argv[1:] if argv is None else argv)
+    arguments = _parser().parse_args(ours)
+    if program:
+        arguments.command = [*arguments.command, *program]
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()

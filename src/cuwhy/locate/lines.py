@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from cuwhy.read.elf import text_at
 
-#: Bounds for hostile tables; PyTorch's largest module has 0.4 million rows.
-MAX_ROWS = 1_500_000
+#: Bounds for hostile tables: this many rows take about 130 MB and a second.
+MAX_ROWS = 600_000
 _MAX_FILES = 65_536
 _MAX_INLINE = 64
 _MAX_OVERLAP = 64

@@ -74,14 +74,14 @@ def _pattern(
 
 
 def _inside(found: Collection[Dim3], block: Dim3, size: int) -> str:
-    numbers = sorted(linear(t, block) for t in found)
+    numbers = sorted({linear(t, block) for t in found})
     if len(numbers) == size and size > 1:
         return "all threads"
     if len(numbers) == 1:
         return "one thread"
     warps = {n // _WARP for n in numbers}
     spread = f"threads {numbers[0]} to {numbers[-1]}"
-    contiguous = numbers == list(range(numbers[0], numbers[-1] + 1))
+    contiguous = numbers[-1] - numbers[0] + 1 == len(numbers)
     if len(warps) == 1:
         warp = numbers[0] // _WARP
         full = min(_WARP, size - warp * _WARP)

@@ -223,7 +223,6 @@ class WaitKind(str, Enum):
     GRID_BARRIER = "grid barrier"
     SPIN = "spin loop"
     MEMORY = "memory"
-    SLEEP = "sleep"
     RUNNING = "running"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from cuwhy.model.errors import InputError
@@ -35,6 +36,21 @@ SHT_CONSTANTS, SHT_META, SHT_CONVERGENCE = _USER + 21, _USER + 22, _USER + 23
 #: Lanes looked at in one dump; a full 148-SM device has 303,104.
 MAX_LANES = 400_000
 _MAX_PARAM_BYTES = 65_536
+#: Rows of each other kind; a full device has 148 SMs, 4,736 blocks and 9,472 warps.
+MAX_BLOCKS = MAX_WARPS = 100_000
+_MAX_ROWS = {
+    "device": 256,
+    "context": 4096,
+    "module": 20_000,
+    "launch": 1024,
+    "SM": 4096,
+    "block": MAX_BLOCKS,
+    "warp": MAX_WARPS,
+    "thread": MAX_LANES,
+    "call frame": 2_000_000,
+}
+_MAX_FRAMES = 256
+_MAX_CHILDREN = 500_000
 _LANE_SPAN = 256
 _PER_LANE = frozenset({SHT_REGS, SHT_PREDICATES, SHT_BACKTRACE, SHT_LOCAL})
 _LINKED = frozenset(
@@ -203,6 +219,8 @@ class CoreDump:
         self.problems: list[str] = []
         self._children: dict[tuple[int, int], int] = {}
         self._below_lane: dict[int, int] = {}
+        self._lane_table = -1
+        self._lane_children: dict[tuple[int, int], int] = {}
         tops: dict[int, list[int]] = {}
         below_lane = self._below_lane
         children = self._children
@@ -212,8 +230,9 @@ class CoreDump:
                 continue
             if kind in _PER_LANE:
                 # Three sections a lane: only where those of a lane table begin is kept.
-                below_lane.setdefault(header[6], index)
-            elif kind in _LINKED:
+                if len(below_lane) < _MAX_CHILDREN:
+                    below_lane.setdefault(header[6], index)
+            elif kind in _LINKED and len(children) < _MAX_CHILDREN:
                 children.setdefault((kind, header[6] << 32 | header[7]), index)
             if kind in _TOPS:
                 tops.setdefault(kind, []).append(index)
@@ -221,31 +240,40 @@ class CoreDump:
             raise InputError(f"{what}: holds no device table; the file is truncated or damaged")
         strings = self.elf.find_strings(".strtab")
         self._strings = self.elf.content(strings) if strings >= 0 else memoryview(b"")
-        self.devices = [self._device(row) for row in self._rows(tops[SHT_DEVICES][0], "<QQQIIIIIIIIIII")]
+        self._left = dict(_MAX_ROWS)
+        self.devices = [
+            self._device(row) for row in self._rows(tops[SHT_DEVICES][0], "<QQQIIIIIIIIIII", "device")
+        ]
         self.generator = self.driver = self.cuda = ""
         self._read_meta(tops.get(SHT_META, ()))
         self.contexts: list[Context] = []
         self._context_of_section: dict[tuple[int, int], int] = {}
         for index in tops.get(SHT_CONTEXTS, ()):
-            for row, values in enumerate(self._rows(index, "<QQQQII")):
+            for row, values in enumerate(self._rows(index, "<QQQQII", "context")):
                 self.contexts.append(Context(values[0], values[4], values[1], values[2]))
                 self._context_of_section[index, row] = values[0]
         self.modules = [m for index in tops.get(SHT_MODULES, ()) for m in self._modules(index)]
         self.grids = [g for index in tops.get(SHT_GRIDS, ()) for g in self._grids(index)]
         self.sms: list[Sm] = []
         self.blocks: list[Block] = []
-        self._lane_budget = MAX_LANES
         # A full chip has 270,000 lanes that share a few hundred indices and addresses.
         self._threads: dict[Dim3, Dim3] = {}
         self._pcs: dict[int, int] = {}
         for index in tops.get(SHT_SMS, ()):
             self._read_sms(index)
+        self._by_launch: dict[tuple[int, int], list[Block]] = {}
+        for block in self.blocks:
+            self._by_launch.setdefault((block.device, block.grid_id), []).append(block)
         self.grids = [self._with_seen_blocks(grid) for grid in self.grids]
 
     # -- tables ---------------------------------------------------------------
 
-    def _rows(self, index: int, layout: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table, each cut to ``layout``; skip a table too short for it."""
+    def _rows(self, index: int, layout: str, kind: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table, each cut to ``layout``; skip a table too short for it.
+
+        All tables of a kind together yield no more than ``_MAX_ROWS``: their contents may overlap
+        in the file, so its size is no bound.
+        """
         section = self.elf.sections[index]
         packed = struct.Struct(layout)
         size = section.entry_size or packed.size
@@ -256,25 +284,28 @@ class CoreDump:
             return
         content = self.elf.content(index)
         for offset in range(0, len(content) - size + 1, size):
+            self._left[kind] -= 1
+            if self._left[kind] < 0:
+                self._problem(f"more than {_MAX_ROWS[kind]:,} {kind}s; the rest was not read")
+                return
             yield packed.unpack_from(content, offset)
 
     def _problem(self, text: str) -> None:
-        if len(self.problems) < 20:
+        if len(self.problems) < 20 and text not in self.problems:
             self.problems.append(text)
 
     def _child(self, kind: int, link: int, row: int) -> int:
         """Return the section that hangs below ``row`` of table ``link``, or -1."""
         if kind not in _PER_LANE:
             return self._children.get((kind, link << 32 | row), -1)
-        start = self._below_lane.get(link, -1)
-        if start < 0:
-            return -1
-        # A lane's sections follow its table: 32 lanes of 4 sections, and some slack.
-        for index in range(start, min(start + _LANE_SPAN, len(self.elf.sections))):
-            section = self.elf.sections[index]
-            if section.type == kind and section.link == link and section.info == row:
-                return index
-        return -1
+        if self._lane_table != link:
+            # A lane's sections follow its table: 32 lanes of 4 sections, and some slack.
+            start = self._below_lane.get(link, len(self.elf.sections))
+            self._lane_table, self._lane_children = link, {}
+            for index, header in enumerate(self.elf.headers(start, start + _LANE_SPAN), start):
+                if header[6] == link:
+                    self._lane_children.setdefault((header[1], header[7]), index)
+        return self._lane_children.get((kind, row), -1)
 
     def _device(self, row: tuple[Any, ...]) -> Device:
         return Device(
@@ -293,13 +324,13 @@ class CoreDump:
     def _modules(self, index: int) -> Iterator[Module]:
         section = self.elf.sections[index]
         context = self._context_of_section.get((section.link, section.info), 0)
-        for row, (handle,) in enumerate(self._rows(index, "<Q")):
+        for row, (handle,) in enumerate(self._rows(index, "<Q", "module")):
             yield Module(handle, context, self._child(SHT_RELOCATED_IMAGE, index, row))
 
     def _grids(self, index: int) -> Iterator[Grid]:
         device = self.elf.sections[index].info
         long = self.elf.sections[index].entry_size >= 116
-        for row, v in enumerate(self._rows(index, "<7Q15I" if long else "<7Q12I")):
+        for row, v in enumerate(self._rows(index, "<7Q15I" if long else "<7Q12I", "launch")):
             params = self._child(SHT_PARAMS, index, row)
             raw = bytes(self.elf.content(params)[:_MAX_PARAM_BYTES]) if params >= 0 else b""
             yield Grid(
@@ -321,17 +352,19 @@ class CoreDump:
             )
 
     def _with_seen_blocks(self, grid: Grid) -> Grid:
-        seen = [
-            block.index for block in self.blocks if block.grid_id == grid.id and block.device == grid.device
-        ]
+        seen = [block.index for block in self.blocks_of(grid)]
         x, y, z = (max([size, *(index[axis] + 1 for index in seen)]) for axis, size in enumerate(grid.grid))
         return grid if (x, y, z) == grid.grid else grid._replace(grid=(x, y, z), grid_certain=False)
+
+    def blocks_of(self, grid: Grid) -> list[Block]:
+        """Return the blocks of a launch that were on the chip."""
+        return self._by_launch.get((grid.device, grid.id), [])
 
     def _read_sms(self, index: int) -> None:
         device = self.elf.sections[index].info
         entry = self.elf.sections[index].entry_size
         long = entry >= 24
-        for row, values in enumerate(self._rows(index, "<IIIIQ" if long else "<II")):
+        for row, values in enumerate(self._rows(index, "<IIIIQ" if long else "<II", "SM")):
             exception = values[2] if long else 0
             pc = values[4] if long and values[3] else None
             self.sms.append(Sm(device, values[0], exception, pc))
@@ -341,7 +374,7 @@ class CoreDump:
 
     def _read_blocks(self, index: int, device: int, sm: int) -> None:
         long = self.elf.sections[index].entry_size >= 36
-        for row, v in enumerate(self._rows(index, "<Q7I" if long else "<Q3I")):
+        for row, v in enumerate(self._rows(index, "<Q7I" if long else "<Q3I", "block")):
             block = Block((v[1], v[2], v[3]), v[0], device, sm, (v[5], v[6], v[7]) if long else (0, 0, 0))
             self.blocks.append(block)
             warps = self._child(SHT_WARPS, index, row)
@@ -352,7 +385,7 @@ class CoreDump:
         # The fixed part is 32 bytes; registers, shared memory and the CBU masks came later.
         size = self.elf.sections[index].entry_size
         count = 14 if size >= 64 else 10 if size >= 48 else 8 if size >= 40 else 6
-        for row, v in enumerate(self._rows(index, f"<Q{count}I")):
+        for row, v in enumerate(self._rows(index, f"<Q{count}I", "warp")):
             rest = (*v[1:], *([0] * (14 - count)))
             lanes = self._child(SHT_LANES, index, row)
             block.warps.append(
@@ -379,14 +412,13 @@ class CoreDump:
 
     def _lanes(self, index: int) -> list[Lane]:
         long = self.elf.sections[index].entry_size >= 52
+        threads, pcs = self._threads, self._pcs
         found = []
-        for row, v in enumerate(self._rows(index, "<QQ9I" if long else "<QQ8I")):
-            self._lane_budget -= 1
-            if self._lane_budget < 0:
-                self._problem(f"more than {MAX_LANES:,} threads; the rest was not read")
-                break
+        for row, v in enumerate(self._rows(index, "<QQ9I" if long else "<QQ8I", "thread")):
             # pc, (function offset), lane, thread, exception, call depth, syscall depth, (cc), state
-            found.append(Lane(v[0], v[2], (v[3], v[4], v[5]), v[6], v[7], v[8], v[10] if long else None, row))
+            thread, pc = (v[3], v[4], v[5]), v[0]
+            thread, pc = threads.setdefault(thread, thread), pcs.setdefault(pc, pc)
+            found.append(Lane(pc, v[2], thread, v[6], v[7], v[8], v[10] if long else None, row))
         return found
 
     # -- what hangs below a warp or lane ----------------------------------------
@@ -415,8 +447,9 @@ class CoreDump:
         index = self._child(SHT_BACKTRACE, warp.lane_section, lane.row)
         if index < 0:
             return []
-        frames = [BacktraceFrame(v[1], v[2]) for v in self._rows(index, "<QQII")]
-        return sorted(frames[:256], key=lambda frame: frame.level)
+        rows = self._rows(index, "<QQII", "call frame")
+        frames = [BacktraceFrame(v[1], v[2]) for v in islice(rows, _MAX_FRAMES)]
+        return sorted(frames, key=lambda frame: frame.level)
 
     def image(self, module: Module) -> memoryview:
         """Return the relocated cubin of a module; empty when it is not in the file."""

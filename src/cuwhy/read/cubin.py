@@ -7,6 +7,7 @@ whose encoding NVIDIA does not publish; the form used here is the one that
 
 from __future__ import annotations
 
+import bisect
 import re
 import struct
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ _KPARAM_INFO = 0x17
 _KPARAM_INFO_V2 = 0x45
 _MAX_PARAMS = 4096
 _MAX_TEXT = 16 << 20
-_MAX_PTX = 32 << 20
+_MAX_PTX = 8 << 20
+_MAX_PTX_LINES = 400_000
+#: Functions that may begin between an address and the entry of the one that holds it.
+_MAX_NESTED = 1024
 
 _PTX_PARAM = re.compile(
     rb"\.param\s+(?:\.align\s+\d+\s+)?\.([bsuf]\d+)((?:\s+\.\w+|\s+\d+)*?)\s+(\w+)(\[\d*\])?"
@@ -55,7 +59,11 @@ class Cubin:
         self.elf = Elf(data, what)
         self.what = what
         self._functions: list[Symbol] | None = None
-        self._index: dict[str, int] | None = None
+        self._found: dict[str, int] = {}
+        # Where code was loaded; asked for with every address, so kept.
+        self._code = [
+            (header[3], header[3] + header[5]) for header in self.elf.headers() if header[2] & 4 and header[3]
+        ]
 
     @property
     def sm(self) -> int:
@@ -69,25 +77,27 @@ class Cubin:
 
     def section(self, name: str) -> memoryview:
         """Return the content of the named section, empty when it is not there."""
-        if self._index is None:
-            self._index = {}
-            for position in range(len(self.elf.sections)):
-                self._index.setdefault(self.elf.name(position), position)
-        position = self._index.get(name, -1)
+        if name not in self._found:
+            self._found[name] = self.elf.find_name(name)
+        position = self._found[name]
         return self.elf.content(position) if position >= 0 else memoryview(b"")
 
     def covers(self, pc: int) -> bool:
         """True when an executable section of this image holds the address."""
-        return any(
-            s.flags & 4 and s.address <= pc < s.address + s.size and s.address for s in self.elf.sections
-        )
+        return any(low <= pc < high for low, high in self._code)
+
+    def _symbols(self) -> list[Symbol]:
+        """The functions in order of address."""
+        if self._functions is None:
+            self._functions = sorted(self.elf.functions(), key=lambda symbol: symbol.address)
+        return self._functions
 
     def function_at(self, pc: int) -> Function | None:
         """Return the function that holds the address."""
-        if self._functions is None:
-            self._functions = self.elf.functions()
+        symbols = self._symbols()
+        last = bisect.bisect_right(symbols, pc, key=lambda symbol: symbol.address)
         best: Symbol | None = None
-        for symbol in self._functions:
+        for symbol in reversed(symbols[max(0, last - _MAX_NESTED) : last]):
             inside = symbol.address <= pc < symbol.address + max(symbol.size, 1)
             # The innermost symbol: a device function can lie inside its kernel's section.
             if inside and symbol.address and (best is None or symbol.size < best.size):
@@ -98,10 +108,9 @@ class Cubin:
 
     def function(self, name: str) -> Function | None:
         """Return the function of that symbol name."""
-        if self._functions is None:
-            self._functions = self.elf.functions()
-        for symbol in self._functions:
-            if symbol.name == name:
+        wanted = name.encode() + b"\0"
+        for symbol in self._symbols():
+            if symbol.names[symbol.name : symbol.name + len(wanted)] == wanted:
                 return self._function(symbol)
         return None
 
@@ -113,7 +122,7 @@ class Cubin:
         start = symbol.address - section.address
         if not 0 <= start <= len(content) or symbol.size > _MAX_TEXT:
             return None
-        return Function(symbol.name, symbol.address, symbol.size, content[start : start + symbol.size])
+        return Function(symbol.text, symbol.address, symbol.size, content[start : start + symbol.size])
 
     def parameters(self, kernel: str) -> tuple[Parameter, ...]:
         """Return the parameter layout of a kernel, by ordinal; empty when not recorded."""
@@ -133,18 +142,15 @@ class Cubin:
 
     def shared_bytes(self, kernel: str) -> int:
         """Return the static shared memory of a kernel in bytes."""
-        names = (f".nv.shared.{kernel}",)
-        for position, section in enumerate(self.elf.sections):
-            if self.elf.name(position) in names:
-                return section.size
-        return 0
+        position = self.elf.find_name(f".nv.shared.{kernel}")
+        return self.elf.sections[position].size if position >= 0 else 0
 
     def ptx(self) -> list[bytes]:
         """Return the embedded PTX as lines, empty when built without ``-lineinfo``."""
         content = self.section(".nv_debug_ptx_txt")
         if not content or len(content) > _MAX_PTX:
             return []
-        return bytes(content).split(b"\0")
+        return bytes(content).split(b"\0", _MAX_PTX_LINES)
 
     def ptx_parameters(self, kernel: str) -> list[str]:
         """Return the PTX type of each parameter ("u64.ptr", "b32", "b8[16]"), in order."""

@@ -44,12 +44,18 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """One entry of the symbol table that names a function."""
+    """One entry of the symbol table that names a function; ``name`` is where it stands in ``names``."""
 
-    name: str
     address: int
     size: int
     section: int
+    name: int
+    names: memoryview
+
+    @property
+    def text(self) -> str:
+        """The name."""
+        return text_at(self.names, self.name)
 
 
 class Elf:
@@ -89,9 +95,10 @@ class Elf:
         self.sections: Sequence[Section] = _Rows(self._table)
         self._names = self.content(names) if names < count else memoryview(b"")
 
-    def headers(self) -> Iterator[tuple[int, ...]]:
-        """Yield every section header as a plain tuple, in order: the fast way over a million of them."""
-        return _SECTION.iter_unpack(self._table)
+    def headers(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, ...]]:
+        """Yield section headers as plain tuples, in order: the fast way over a million of them."""
+        end = len(self._table) if stop is None else min(stop * _SECTION.size, len(self._table))
+        return _SECTION.iter_unpack(self._table[min(start * _SECTION.size, end) : end])
 
     def content(self, index: int) -> memoryview:
         """Return the bytes of section ``index``.
@@ -120,18 +127,30 @@ class Elf:
                 return index
         return -1
 
+    def find_name(self, name: str) -> int:
+        """Return the index of the first section called ``name``, or -1; nothing is copied for it."""
+        wanted = name.encode() + b"\0"
+        names, length = self._names, len(wanted)
+        for index, header in enumerate(self.headers()):
+            if names[header[0] : header[0] + length] == wanted:
+                return index
+        return -1
+
     def functions(self, limit: int = 200_000) -> list[Symbol]:
-        """Return the function symbols, at most ``limit``."""
+        """Return the function symbols among the first ``limit`` symbols, in order of the file."""
         found: list[Symbol] = []
-        for index, section in enumerate(self.sections):
-            if section.type != SHT_SYMTAB or section.link >= len(self.sections):
+        for index, header in enumerate(self.headers()):
+            if header[1] != SHT_SYMTAB or header[6] >= len(self.sections) or limit <= 0:
                 continue
-            names = self.content(section.link)
+            names = self.content(header[6])
             table = self.content(index)
-            usable = min(len(table) // _SYMBOL.size, limit) * _SYMBOL.size
-            for name, info, _other, where, address, size in _SYMBOL.iter_unpack(table[:usable]):
+            usable = min(len(table) // _SYMBOL.size, limit)
+            limit -= usable
+            for name, info, _other, where, address, size in _SYMBOL.iter_unpack(
+                table[: usable * _SYMBOL.size]
+            ):
                 if info & 15 == STT_FUNC:
-                    found.append(Symbol(text_at(names, name), address, size, where))
+                    found.append(Symbol(address, size, where, name, names))
         return found
 
 

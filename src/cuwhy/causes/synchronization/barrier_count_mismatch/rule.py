@@ -23,14 +23,13 @@ _FIXES = (
 
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match warps at a block barrier whose count cannot be met, and synccheck's reports."""
-    spins = any(w.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER) for w in evidence.waits)
     groups: dict[tuple[int, int], list[Wait]] = {}
     for wait in evidence.waits:
         if wait.kind is WaitKind.BLOCK_BARRIER and wait.barrier is not None:
             grid = wait.launch.grid_id if wait.launch is not None else 0
             groups.setdefault((grid, wait.barrier), []).append(wait)
     for (_, number), waits in groups.items():
-        yield from _barrier(evidence, number, waits, spins)
+        yield from _barrier(evidence, number, waits)
     for report in evidence.reports_of("barrier-mismatch", "invalid-barrier"):
         yield build.from_report(
             evidence,
@@ -42,12 +41,13 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _barrier(evidence: Evidence, number: int, waits: list[Wait], spins: bool) -> Iterator[Finding]:
+def _barrier(evidence: Evidence, number: int, waits: list[Wait]) -> Iterator[Finding]:
     waits = sorted(waits, key=_line)
     first = waits[0]
     size, gone = first.block_threads, first.exited_per_block
     counts = {w.expected for w in waits if w.expected is not None}
-    arrived = sum(w.arrived_per_block for w in waits)
+    # Counts are those of one block: the first one that waits here.
+    arrived = sum(w.arrived_per_block for w in waits if w.threads.first_block == first.threads.first_block)
     elsewhere = size - gone - arrived
     launch = first.launch
     name = launch.short if launch is not None else "the kernel"
@@ -58,20 +58,24 @@ def _barrier(evidence: Evidence, number: int, waits: list[Wait], spins: bool) ->
     role = Role.PRIMARY
     if expected > size:
         sentence = f"barrier {number} expects {expected} threads, the block has {size}"
+    elif arrived + elsewhere < expected:
+        sentence = (
+            f"barrier {number} expects {expected} threads, {arrived} have arrived, {expected - arrived} are missing: "
+            f"{gone} of the block's {size} threads have left the kernel"
+        )
+    elif any(w.kind is WaitKind.RUNNING for w in evidence.waits):
+        # Somebody still runs and may yet arrive: one dump cannot tell a slow kernel from a hung one.
+        return
     elif len(counts) > 1:
         text = " and ".join(str(c) for c in sorted(counts))
         sentence = f"barrier {number} is waited on with different counts: {text} threads"
     elif arrived < expected:
-        missing = expected - arrived
         sentence = (
-            f"barrier {number} expects {expected} threads, {arrived} have arrived, {missing} are missing"
+            f"barrier {number} expects {expected} threads, {arrived} have arrived, {expected - arrived} are missing: "
+            f"{elsewhere} of the block's threads wait elsewhere"
         )
-        if gone:
-            sentence += f": {gone} of the block's {size} threads have left the kernel"
-        elif elsewhere:
-            sentence += f": {elsewhere} of the block's threads wait elsewhere"
-            if spins:
-                role = Role.CASCADE
+        if any(w.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER) for w in evidence.waits):
+            role = Role.CASCADE
     else:
         return
     why = []

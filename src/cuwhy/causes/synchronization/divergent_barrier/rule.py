@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuwhy.causes import build, words
+from cuwhy.causes import build
 from cuwhy.causes.evidence import Evidence
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
-from cuwhy.model.facts import WaitKind
 
 CAUSE = Cause(
     "synchronization/divergent-barrier",
@@ -23,7 +22,7 @@ _FIXES = (
 
 
 def match(evidence: Evidence) -> Iterator[Finding]:
-    """Match synccheck's reports, and a hang with one block at two different whole-block barriers."""
+    """Match synccheck's reports; a dump cannot show it, as such a barrier completes (Volta and later)."""
     for report in evidence.reports_of("divergent-barrier"):
         yield build.from_report(
             evidence,
@@ -32,33 +31,4 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             f"`{report.short}` has a block barrier that not all threads of the block reach together",
             fixes=_FIXES,
             weight=65,
-        )
-    # Without SASS or PTX neither number nor count of a barrier is known: then nothing is said.
-    whole = [
-        w
-        for w in evidence.waits
-        if w.kind is WaitKind.BLOCK_BARRIER and w.barrier == 0 and w.expected is None and w.place is not None
-    ]
-    same_block = [w for w in whole if w.threads.first_block == whole[0].threads.first_block]
-    if len({w.place.pc for w in same_block if w.place is not None}) > 1:
-        first, second = same_block[:2]
-        launch = first.launch
-        name = launch.short if launch is not None else "the kernel"
-        yield Finding(
-            CAUSE,
-            f"`{name}` hangs: threads of one block wait at two different barriers",
-            tuple(
-                f"{words.counts(w.threads)} wait at {w.place.short}"
-                for w in same_block
-                if w.place is not None
-            ),
-            place=first.place,
-            other=second.place,
-            launch=launch,
-            kernel=name,
-            threads=first.threads,
-            host=evidence.host_line(),
-            fixes=_FIXES,
-            facts=tuple(same_block),
-            weight=80,
         )

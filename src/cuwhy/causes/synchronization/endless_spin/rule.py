@@ -35,7 +35,12 @@ _WAITING = (
 
 
 def match(evidence: Evidence) -> Iterator[Finding]:
-    """Match spin loops in a hang where every other resident thread waits as well."""
+    """Match spin loops in a hang where every other resident thread, of any kernel, waits as well.
+
+    While a thread still runs, it may write what the others wait for: then one dump proves nothing.
+    """
+    if any(wait.kind not in _WAITING for wait in evidence.waits):
+        return
     loops: dict[tuple[object, str], list[Wait]] = {}
     for wait in evidence.waits:
         if wait.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER):
@@ -49,8 +54,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
     launch = wait.launch
     name = launch.short if launch is not None else "the kernel"
-    others = [w for w in evidence.waits if w is not wait and w not in more and w.launch == launch]
-    stuck = all(w.kind in _WAITING for w in others)
+    others = [w for w in evidence.waits if w is not wait and w not in more]
     residency = next((r for r in evidence.residencies if r.launch == launch), None)
     blocks = (
         f"block {dim(wait.threads.first_block)}"
@@ -61,16 +65,11 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
     what = "waits at a grid barrier" if wait.kind is WaitKind.GRID_BARRIER else "spins on a value"
     if not singular:
         what = what.replace("waits", "wait").replace("spins", "spin")
-    end = "that no running thread will write" if stuck else "that nothing has written yet"
+    end = "that no running thread will write"
     if wait.kind is WaitKind.GRID_BARRIER:
-        end = "that the other blocks will not reach" if stuck else "that not all blocks have reached"
+        end = "that the other blocks will not reach"
     why = [f"{words.counts(wait.threads)} stand in the loop at {wait.place.short if wait.place else '?'}"]
-    if stuck:
-        why.append(
-            "every other resident thread waits too"
-            if others or more
-            else "no other thread of the launch is running"
-        )
+    why.append("every other resident thread waits too" if others or more else "no other thread is running")
     if wait.writers:
         lines = ", ".join(p.short for p in wait.writers)
         why.append(
@@ -88,7 +87,7 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
                 else "they have ended, or wait for room that the spinning blocks hold"
             )
         )
-    elif wait.kind is WaitKind.GRID_BARRIER and stuck:
+    elif wait.kind is WaitKind.GRID_BARRIER:
         why.append(
             "blocks that are not on the chip have left the kernel before this barrier, or never started"
         )
@@ -111,5 +110,5 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
         fixes=_GRID_FIXES if wait.kind is WaitKind.GRID_BARRIER else _FIXES,
         other=more[0].place if more else None,
         facts=(wait, *more),
-        weight=86 if stuck else 55,
+        weight=86,
     )
