@@ -69,6 +69,7 @@ class CodeMap:
         self._code_bytes = _MAX_CODE_BYTES
         self._patience = SECONDS
         self._disassemblies = 0
+        self._unreadable: set[int] = set()
         self._flows: dict[int, Flow | None] = {}
         self._listings = listings or {}
         self.notes: list[str] = []
@@ -204,6 +205,7 @@ class CodeMap:
             self._patience -= time.monotonic() - started
             if listing is None:
                 self.note(f"nvdisasm could not read {demangle(found[1].name).short}")
+                self._unreadable.add(address)
             self._flows[address] = Flow(listing) if listing is not None else None
         return self._flows[address]
 
@@ -219,7 +221,11 @@ class CodeMap:
         if instruction is not None:
             return instruction.base
         found = self.find(pc, module)
-        return opcode_of(found[1].text, pc - found[1].address) if found is not None else ""
+        if found is None:
+            return ""
+        known = opcode_of(found[1].text, pc - found[1].address)
+        # "?" says that nvdisasm itself knows no such instruction; "" that nobody was asked.
+        return known or ("?" if found[1].address in self._unreadable else "")
 
     def is_recursive(self, pc: int, module: int = 0) -> bool:
         """True when the function at ``pc`` calls its own entry."""

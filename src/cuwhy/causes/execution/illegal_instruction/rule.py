@@ -27,7 +27,11 @@ _FIXES = (
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match illegal-instruction exceptions that are no memory access in disguise, and invalid pcs."""
     for fault in evidence.faults:
-        if fault.exception == _INVALID_PC or (fault.exception == _ILLEGAL and fault.access not in _MEMORY):
+        # Without any opcode it may be a memory access in disguise (see shared-out-of-bounds).
+        told = bool(fault.opcode) or fault.place is None
+        if fault.exception == _INVALID_PC or (
+            fault.exception == _ILLEGAL and fault.access not in _MEMORY and told
+        ):
             yield _finding(evidence, fault)
             return
     for report in evidence.reports_of("illegal-instruction", "invalid-pc"):
@@ -53,6 +57,8 @@ def _finding(evidence: Evidence, fault: Fault) -> Finding:
     ]
     if fault.place is not None and fault.place.sass:
         why.append(f"nvdisasm reads the bytes as: {fault.place.sass}")
+    if fault.opcode == "?":
+        why.append("nvdisasm refuses to read the function: it holds bytes that are no instruction")
     if fault.stack:
         why.append(f"called from {fault.stack[0].short}")
     return Finding(
