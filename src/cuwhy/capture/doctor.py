@@ -18,6 +18,8 @@ _SECONDS = 10.0
 _ALL_SECONDS = 30.0
 _GB = 1 << 30
 _CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
+#: Name, driver version, compute capability, compute mode.
+_ROW = re.compile(r"[^,]{1,100}, *[0-9]{1,5}(?:\.[0-9]{1,5}){1,3}, *[^,]{1,20},")
 _TOOLKIT = "install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads)"
 
 
@@ -99,7 +101,7 @@ def _driver(end: float) -> Check:
         )  # fmt: skip
     query = "--query-gpu=name,driver_version,compute_cap,compute_mode"
     out = _output([tool, query, "--format=csv,noheader"], end)
-    rows = [line.strip() for line in (out or "").splitlines() if line.count(",") >= 3]
+    rows = [row for row in map(str.strip, (out or "").splitlines()) if _ROW.match(row)]
     if not rows:
         return Check(
             "driver",

@@ -18,7 +18,7 @@ _STACK_SECONDS = 10.0
 _STACKS_SECONDS = 30.0
 _MAX_STACKS = 16
 #: A driver that is not yet ready reads its fifo within this time, or never.
-_ASK_SECONDS = 3.0
+_ASK_SECONDS = 2.0
 _MAX_STACK_BYTES = 4 << 20
 
 

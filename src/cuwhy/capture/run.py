@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shutil
 import signal
 import sys
 import time
@@ -131,6 +130,8 @@ def observe(command: Sequence[str], *, hang_after: float = 0.0) -> Observed:
     try:
         return _Run(tuple(command), folder, hang_after).go()
     except BaseException:
+        import shutil
+
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -162,7 +163,7 @@ class _Run:
         self.labels: dict[int, str] = {}
         self.asked_at: float | None = None
         self.last_interrupt = 0.0
-        self.twice = self.poked = self.hurry = False
+        self.twice = self.poked = self.hurry = self.immortal = False
         self.child: Child
         self.streams: Streams
         # Signals that whoever started us ignores stay ignored, for the program as well.
@@ -200,7 +201,8 @@ class _Run:
         environment |= settings.environment
         environment[MARK] = self.mark
         with contextlib.suppress(OSError):
-            free = shutil.disk_usage(self.seen.folder).free
+            disk = os.statvfs(self.seen.folder)
+            free = disk.f_bavail * disk.f_frsize
             if free < _LOW_DISK_BYTES:
                 self.seen.notes.append(
                     f"only {free >> 20} MB free in {self.seen.folder.parent}: a dump may not fit; set TMPDIR"
@@ -212,12 +214,18 @@ class _Run:
             recorder = importlib.import_module("cuwhy.capture.recorder")
             self.ring.mkdir()
             setup = recorder.prepare(self.ring)
-            environment |= setup.environment
+            add = dict(setup.environment)
+            if (own := environment.get("LD_PRELOAD")) and own not in add.get("LD_PRELOAD", own):
+                add["LD_PRELOAD"] = f"{add['LD_PRELOAD']}:{own}"
+            environment |= add
             self.launch_count = getattr(recorder, "launch_count", None)
             if setup.note:
                 self.seen.notes.append(setup.note)
         except ImportError:
-            pass
+            self.seen.notes.append(
+                "launches were not recorded: this build has no recorder (which host line "
+                "launched a kernel is then known from Python tracebacks only)"
+            )
         except Exception as error:
             # The recorder is an extra; whatever is wrong with it, the user's program runs.
             self.seen.notes.append(f"launches were not recorded ({type(error).__name__}: {error})"[:300])
@@ -247,7 +255,7 @@ class _Run:
         begin = moved = time.monotonic()
         look = 0.0
         progress = (-1, -1)
-        while self.child.ended() is None:
+        while self.child.ended() is None and not self.immortal:
             self._pause(_TICK)
             now = time.monotonic()
             if now >= look:
@@ -262,6 +270,9 @@ class _Run:
             elif self.twice:
                 self._end("Ctrl-C twice")
         self.seen.seconds = time.monotonic() - begin
+        if self.immortal:
+            self.seen.code = -signal.SIGKILL
+            return
         self.seen.code = self.child.ended() or 0
         # A background process of the program may hold its output open for ever.
         if not self.streams.drain():
@@ -355,6 +366,7 @@ class _Run:
         if self.child.ended() is None:
             # In the driver, taking a spinning kernel off the chip; nothing more can be done about it.
             seen.notes.append("the program does not die; the GPU may need a reset")
+            self.immortal = True
 
     def _await_dumps(self, count: int) -> bool:
         end = time.monotonic() + _DUMP_SECONDS
