@@ -128,7 +128,7 @@ def test_nothing_is_said_when_all_went_well(place: Place) -> None:
     assert (ended.code, ended.out, ended.err) == (0, b"", "")
     assert place.cases() == []
     assert place.left() == []
-    assert place.run("-v", "--", "true").err.count("\n") == 1
+    assert "the program ended well" in place.run("-v", "--", "true").err
 
 
 def test_a_case_can_be_had_of_a_run_that_went_well(place: Place) -> None:
@@ -187,6 +187,43 @@ def test_binary_output_does_not_spoil_the_case(place: Place) -> None:
     assert ended.code == 1
     facts = diagnose(place.folder / "work" / "b.cuwhy").facts
     assert any(getattr(fact, "code", 0) == 700 for fact in facts)
+
+
+def test_a_machine_without_a_gpu_is_named(place: Place) -> None:
+    ended = place.run("--", "sh", "-c", "echo 'x.cu:3: no CUDA-capable device is detected' >&2; exit 1")
+    assert "found no GPU that it can use" in ended.err
+
+
+RECORDER = """
+import os, sys, types
+module = types.ModuleType("cuwhy.capture.recorder")
+def prepare(folder):
+    {body}
+module.prepare = prepare
+sys.modules["cuwhy.capture.recorder"] = module
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "value", "note"),
+    [
+        ("return types.SimpleNamespace(environment={'SEEN': str(folder)}, note='')", "launches", ""),
+        (
+            "raise RuntimeError('no compiler')",
+            "none",
+            "launches were not recorded (RuntimeError: no compiler)",
+        ),
+        ("return types.SimpleNamespace(environment={}, note='recorder: half of it')", "none", "half of it"),
+    ],
+)
+def test_the_recorder_is_asked_and_not_depended_on(place: Place, body: str, value: str, note: str) -> None:
+    (place.folder / "hook").mkdir()
+    (place.folder / "hook" / "sitecustomize.py").write_text(RECORDER.replace("{body}", body))
+    code = "import os; print(os.path.basename(os.environ.get('SEEN', 'none')))"
+    ended = place.run("-v", *place.python(code), env={"PYTHONPATH": str(place.folder / "hook")})
+    assert (ended.code, ended.out.decode()) == (0, f"{value}\n")
+    assert note in ended.err
+    assert place.left() == []
 
 
 # -- signals -----------------------------------------------------------------------------

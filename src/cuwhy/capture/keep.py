@@ -160,6 +160,8 @@ def _add_log(contents: _Contents, name: str, data: bytes) -> None:
 def _add_launches(contents: _Contents, path: Path) -> None:
     from cuwhy.read.recognize import recognize
 
+    if path.stat().st_size > _MAX_DUMP_BYTES:
+        raise InputError(f"it is larger than {_MAX_DUMP_BYTES >> 20} MB")
     data = path.read_bytes()
     kind = recognize(data)
     if kind not in ("launchlog", "log"):

@@ -14,15 +14,20 @@ from cuwhy.model.errors import InputError
 
 _NAMED_LATER = 8
 # The driver's words differ from version to version; that it speaks of core dumps does not.
-_DUMPS_OFF = re.compile(
-    rb"[^\n]{0,200}core ?dump[^\n]{0,200}(?:CUPTI|profil|debugger|disabled|not supported|not be generated)[^\n]{0,200}",
-    re.IGNORECASE,
-)
+_CORE_DUMP = re.compile(rb"core ?dump", re.IGNORECASE)
+_DUMPS_OFF = re.compile(rb"CUPTI|profil|debugger|disabled|not supported|not be generated", re.IGNORECASE)
+#: An error stands at the end of an output; this much of each stream is searched.
+_SEARCHED_BYTES = 2 << 20
+_MAX_LINE = 400
 _PROFILER = re.compile(rb"torch\.profiler|CUPTI|Kineto|nsys|ncu ", re.IGNORECASE)
-_CUDA_ERROR = re.compile(
-    rb"CUDA (?:error|failure|runtime error)|\bcudaError[A-Z]|\bCUDA_ERROR_[A-Z]|an illegal memory access",
+_CUDA_ERROR = re.compile(rb"CUDA (?:error|failure|runtime error)|\bcudaError[A-Z]|\bCUDA_ERROR_[A-Z]", re.I)
+_NO_GPU = re.compile(
+    rb"no CUDA-capable device|driver version is insufficient|Found no NVIDIA driver|No CUDA GPUs are available",
     re.I,
 )
+#: Shorter texts of the runtime ("invalid argument") are anybody's words.
+_TELLING = 18
+_MAX_LAUNCH_FILES = 16
 _FAULT_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
@@ -51,7 +56,7 @@ def judge(seen: Observed) -> Verdict:
     diagnosis = None
     # The dump of the process that failed first; what failed after it is most likely its consequence.
     first = [dump.path for dump in seen.dumps[:1]]
-    for files in ([*first, *logs], first, logs):
+    for files in ([*first, *logs, *_launch_files(seen)], [*first, *logs], first, logs):
         if not files:
             continue
         try:
@@ -79,6 +84,41 @@ def _diagnose(files: list[Path]) -> Diagnosis:
     return diagnose(files, sources=["."])
 
 
+def _launch_files(seen: Observed) -> list[Path]:
+    """The launch records that this version can read."""
+    from cuwhy.read.recognize import HEAD_BYTES, recognize
+
+    found = []
+    for path in seen.launches[:_MAX_LAUNCH_FILES]:
+        try:
+            with path.open("rb") as file:
+                if recognize(file.read(HEAD_BYTES)) == "launchlog":
+                    found.append(path)
+        except OSError:
+            continue
+    return found
+
+
+def _shows_cuda_error(text: bytes) -> bool:
+    from cuwhy.model.cuda import CUDA_ERRORS
+
+    lower = text.lower()
+    return _CUDA_ERROR.search(text) is not None or any(
+        len(words) >= _TELLING and words.lower().encode() in lower for _, words in CUDA_ERRORS.values()
+    )
+
+
+def _dumps_off(text: bytes) -> str:
+    """The line in which the driver says that it writes no core dumps, empty when there is none."""
+    for match in _CORE_DUMP.finditer(text):
+        begin = max(text.rfind(b"\n", 0, match.start()) + 1, match.start() - _MAX_LINE)
+        end = text.find(b"\n", match.end(), match.end() + _MAX_LINE)
+        line = text[begin : end if end >= 0 else match.end() + _MAX_LINE]
+        if _DUMPS_OFF.search(line):
+            return line.decode("utf-8", "replace").strip()
+    return ""
+
+
 def _log_files(seen: Observed, notes: list[str]) -> list[Path]:
     files = []
     for name, data in seen.logs.items():
@@ -96,14 +136,14 @@ def _log_files(seen: Observed, notes: list[str]) -> list[Path]:
 
 def _without_dump(seen: Observed) -> list[str]:
     """Say why there may be no dump, and what would tell more."""
-    text = b"\n".join(seen.logs.values())
-    off = _DUMPS_OFF.search(text)
-    if off is not None:
-        words = off[0].decode("utf-8", "replace").strip()
-        return [f'the driver wrote no core dump: "{words[:200]}"; run without the profiler or debugger']
+    text = b"\n".join(data[-_SEARCHED_BYTES:] for data in seen.logs.values())
+    if off := _dumps_off(text):
+        return [f'the driver wrote no core dump: "{off[:200]}"; run without the profiler or debugger']
     if seen.ended:
         return []
-    if _CUDA_ERROR.search(text):
+    if _NO_GPU.search(text):
+        return ["the program found no GPU that it can use; `cuwhy doctor` says what this machine has"]
+    if _shows_cuda_error(text):
         notes = [
             "the output shows a CUDA error, but no GPU core dump was written: the error came from a call or a "
             "launch that was refused, not from a running kernel; or a profiler was attached (CUPTI switches core "
@@ -135,7 +175,6 @@ def _without_dump(seen: Observed) -> list[str]:
             ]
         return []
     return [
-        f"exit code {seen.code} without a GPU core dump or a CUDA error in the output: no kernel failed in a way "
-        "that the GPU reports; a store to address 0 is not seen while core dumps are on, so if the run without "
-        "cuwhy fails with a CUDA error, memcheck would tell"
+        f"exit code {seen.code}, but no GPU core dump and no CUDA error in the output: the GPU reports no failure "
+        "(docs/run.md says what core dumps cannot see)"
     ]

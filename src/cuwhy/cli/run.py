@@ -149,10 +149,12 @@ def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int) -> Non
             lines += problems
             # What no case could take must not be lost.
             kept_folder = kept_folder or (case is None and bool(seen.dumps or seen.stacks))
-        if found or arguments.verbose:
+        if found:
             lines += seen.notes
         if not seen.dumps and not verdict.found and not seen.ended and not code:
             text = ""
+    if arguments.verbose and seen.notes and seen.notes[0] not in lines:
+        lines += seen.notes
     if case is not None:
         lines.append(
             f"case: {case} ({case.stat().st_size / 1e6:.1f} MB); `cuwhy diagnose -v` shows the reasons"
@@ -161,7 +163,7 @@ def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int) -> Non
         lines.append(f"raw evidence: {seen.folder}")
     else:
         shutil.rmtree(seen.folder, ignore_errors=True)
-    if not lines and not text and arguments.verbose:
+    if arguments.verbose and not code and not seen.dumps:
         lines.append(f"the program ended well after {seen.seconds:.1f} s; no GPU core dump")
     _say(seen, lines, text)
 
