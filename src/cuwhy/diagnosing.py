@@ -19,7 +19,6 @@ from cuwhy.locate.sources import SourceBook
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
 from cuwhy.model.errors import InputError
 from cuwhy.model.facts import Fact, Fault, Machine, Origin, SanitizerFault, WaitKind
-from cuwhy.model.place import Frame
 from cuwhy.read.recognize import recognize
 
 #: Largest file that is opened; a full dump with memory can be far larger and must be slimmed first.
@@ -161,10 +160,6 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
         }[kind]
         # Text reports usually stand in a program's output: the log reader sees both.
         facts = read_log(bytes(data), name) if kind == "sanitizer-text" else reader(bytes(data), name)
-    elif kind == "launchlog":
-        from cuwhy.read.launchlog import read_launchlog
-
-        facts = read_launchlog(data, name)
     elif kind == "sass":
         symbol, _, text = bytes(data).decode("utf-8", "replace").partition("\n")
         reading.listings[symbol.removeprefix("# cuwhy sass ").strip()] = text
@@ -260,10 +255,7 @@ def conclude(
         for entry in catalogue():
             if entry.cause.name.startswith(UNKNOWN):
                 findings.extend(entry.match(evidence))
-    findings = [
-        replace(f, confidence=confidence_of(f.cause.name), host=_launched_from(f, evidence) or f.host)
-        for f in findings[:_MAX_FINDINGS]
-    ]
+    findings = [replace(f, confidence=confidence_of(f.cause.name)) for f in findings[:_MAX_FINDINGS]]
     return Diagnosis(
         findings=tuple(findings),
         facts=tuple(facts),
@@ -271,10 +263,6 @@ def conclude(
         open=tuple(_open_questions(evidence, findings, any(n.startswith(NO_SASS) for n in notes))),
         notes=tuple(notes),
     )
-
-
-def _launched_from(finding: Finding, evidence: Evidence) -> Frame | None:
-    return evidence.launched_from(finding.launch) if finding.launch is not None else None
 
 
 def _ranked(findings: list[Finding]) -> list[Finding]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 #: No memory contents: they make dumps large, and a report should not carry the user's data.
 LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
-#: With it the driver does not abort the process, so that a Python traceback still appears.
+#: With it the driver does not abort the process, so that a Python traceback still appears.  Only for
+#: Python: C++ programs on an H200 (driver 580) were then told "success" by every checked call after
+#: the fault, went on, printed wrong results and ended with 0.
 KEEP_ALIVE = "skip_abort"
 _DEFAULT_FILE = "core_%t_%h_%p.nvcudmp"
 _DEFAULT_PIPE = "corepipe.cuda.%h.%p"
@@ -73,12 +76,13 @@ class DumpSettings:
     notes: tuple[str, ...] = ()
 
 
-def dump_settings(environment: Mapping[str, str], folder: Path) -> DumpSettings:
+def dump_settings(environment: Mapping[str, str], folder: Path, *, keep_alive: bool) -> DumpSettings:
     """Return what makes the driver write its dumps, without touching what the user has set.
 
     Args:
         environment: the program's; the user's own settings in it win.
         folder: where dumps and fifos go when the user says nothing else.
+        keep_alive: True lets the program live on after its dump.
     """
     add: dict[str, str] = {}
     notes = []
@@ -91,7 +95,9 @@ def dump_settings(environment: Mapping[str, str], folder: Path) -> DumpSettings:
         if not file:
             file = add["CUDA_COREDUMP_FILE"] = f"{folder}/core.%p.nvcudmp"
         if not environment.keys() & {"CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"}:
-            add["CUDA_COREDUMP_GENERATION_FLAGS"] = f"{LIGHT_FLAGS},{KEEP_ALIVE}"
+            add["CUDA_COREDUMP_GENERATION_FLAGS"] = (
+                f"{LIGHT_FLAGS},{KEEP_ALIVE}" if keep_alive else LIGHT_FLAGS
+            )
     elif on_exception.strip() in _OFF:
         notes.append("CUDA_ENABLE_COREDUMP_ON_EXCEPTION is off in your environment: no core dump on a fault")
 
@@ -110,6 +116,38 @@ def dump_settings(environment: Mapping[str, str], folder: Path) -> DumpSettings:
         Pattern(os.path.join(base, pipe or _DEFAULT_PIPE)),
         tuple(notes),
     )
+
+
+def is_python(command: Sequence[str]) -> bool:
+    """Tell whether a command runs Python: an interpreter, or a script whose first line names one."""
+    if not command:
+        return False
+    program = shutil.which(command[0]) or command[0]
+    if re.match(r"(?:python|pypy)[0-9.]*\Z", os.path.basename(program)):
+        return True
+    if os.path.basename(program) in (
+        "env",
+        "nice",
+        "nohup",
+        "time",
+        "timeout",
+        "stdbuf",
+        "numactl",
+        "taskset",
+    ):
+        # A launcher in front: the first word that is a program decides.
+        rest = [
+            word
+            for word in command[1:]
+            if not word.startswith("-") and "=" not in word and shutil.which(word)
+        ]
+        return is_python(rest[:1])
+    try:
+        with open(program, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"python" in first
 
 
 def complete(path: Path) -> bool:

@@ -114,8 +114,6 @@ def _steps(seen: Observed, contents: _Contents) -> Iterator[tuple[str, Callable[
         yield f"the copy of {name}", lambda d=data, n=name: _add_log(contents, n, d)  # type: ignore[misc]
     for path in seen.stacks:
         yield path.name, lambda p=path: contents.add(p.name, p.read_bytes(), "log", tool="py-spy")  # type: ignore[misc]
-    for path in seen.launches:
-        yield f"the launch record {path.name}", lambda p=path: _add_launches(contents, p)  # type: ignore[misc]
 
 
 def _add_dump(contents: _Contents, dump: Dump, name: str) -> None:
@@ -155,18 +153,6 @@ def _add_log(contents: _Contents, name: str, data: bytes) -> None:
         )
         kind, note = "log", "zero bytes replaced by question marks"
     contents.add(f"{name}.log", log, kind, note)
-
-
-def _add_launches(contents: _Contents, path: Path) -> None:
-    from cuwhy.read.recognize import recognize
-
-    if path.stat().st_size > _MAX_DUMP_BYTES:
-        raise InputError(f"it is larger than {_MAX_DUMP_BYTES >> 20} MB")
-    data = path.read_bytes()
-    kind = recognize(data)
-    if kind not in ("launchlog", "log"):
-        raise InputError("this version does not read it")
-    contents.add(f"launches/{path.name}", data, kind, tool="cuwhy recorder")
 
 
 def log_kind(data: bytes) -> bool:

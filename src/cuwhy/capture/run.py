@@ -8,17 +8,16 @@ another process sent to cuwhy is passed on.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwhy.capture.control import POKE, announced
-from cuwhy.capture.coredump_env import DumpSettings, complete, dump_settings, regular
+from cuwhy.capture.coredump_env import DumpSettings, complete, dump_settings, is_python, regular
 from cuwhy.capture.passthrough import Streams
 from cuwhy.capture.processes import MARK, environment_of, processes_of, rank_of, signal_all
 from cuwhy.model.errors import CuwhyError, ToolMissing
@@ -86,7 +85,6 @@ class Observed:
         dumps: earliest first.
         logs: what it printed, by "stdout", "stderr" or "output" (both in one).
         stacks: files with Python stacks.
-        launches: files of the launch recorder.
         ended: why cuwhy ended the program, empty when it ended by itself.
         environment: what it ran with.
         notes: what could not be had, one sentence each.
@@ -100,7 +98,6 @@ class Observed:
     dumps: list[Dump] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
     stacks: list[Path] = field(default_factory=list)
-    launches: list[Path] = field(default_factory=list)
     ended: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -196,7 +193,7 @@ class _Run:
 
     def _environment(self) -> tuple[dict[str, str], DumpSettings]:
         environment = dict(os.environ)
-        settings = dump_settings(environment, self.seen.folder)
+        settings = dump_settings(environment, self.seen.folder, keep_alive=is_python(self.seen.command))
         self.seen.notes += settings.notes
         environment |= settings.environment
         environment[MARK] = self.mark
@@ -207,28 +204,6 @@ class _Run:
                 self.seen.notes.append(
                     f"only {free >> 20} MB free in {self.seen.folder.parent}: a dump may not fit; set TMPDIR"
                 )
-        self.ring = self.seen.folder / "launches"
-        self.launch_count: Callable[[Path], int] | None = None
-        try:
-            # By name: the recorder is native code, and a build of cuwhy may come without it.
-            recorder = importlib.import_module("cuwhy.capture.recorder")
-            self.ring.mkdir()
-            setup = recorder.prepare(self.ring)
-            add = dict(setup.environment)
-            if (own := environment.get("LD_PRELOAD")) and own not in add.get("LD_PRELOAD", own):
-                add["LD_PRELOAD"] = f"{add['LD_PRELOAD']}:{own}"
-            environment |= add
-            self.launch_count = getattr(recorder, "launch_count", None)
-            if setup.note:
-                self.seen.notes.append(setup.note)
-        except ImportError:
-            self.seen.notes.append(
-                "launches were not recorded: this build has no recorder (which host line "
-                "launched a kernel is then known from Python tracebacks only)"
-            )
-        except Exception as error:
-            # The recorder is an extra; whatever is wrong with it, the user's program runs.
-            self.seen.notes.append(f"launches were not recorded ({type(error).__name__}: {error})"[:300])
         return environment, settings
 
     def _start(self, environment: Mapping[str, str], unblock: set[signal.Signals]) -> None:
@@ -254,17 +229,17 @@ class _Run:
     def _watch(self) -> None:
         begin = moved = time.monotonic()
         look = 0.0
-        progress = (-1, -1)
+        progress = -1
         while self.child.ended() is None and not self.immortal:
             self._pause(_TICK)
             now = time.monotonic()
             if now >= look:
                 look = now + (_TICK if self._ours() else _FOREIGN_TICK)
                 self._label()
-                if (current := (self.streams.written(), self._launches())) != progress:
+                if (current := self.streams.written()) != progress:
                     progress, moved = current, now
                 elif self.hang_after and now - moved >= self.hang_after:
-                    self._end(f"no output and no new launch for {self.hang_after:g} s")
+                    self._end(f"no output for {self.hang_after:g} s")
             if self.poked:
                 self._end("asked by `cuwhy poke`")
             elif self.twice:
@@ -282,12 +257,6 @@ class _Run:
     def _ours(self) -> bool:
         folder = str(self.seen.folder)
         return self.settings.dumps.text.startswith(folder) and self.settings.pipes.text.startswith(folder)
-
-    def _launches(self) -> int:
-        if self.launch_count is not None:
-            with contextlib.suppress(Exception):
-                return int(self.launch_count(self.ring))
-        return 0
 
     def _label(self) -> None:
         """Note the rank of each process that uses CUDA (it has a fifo), while it can be asked."""
@@ -415,8 +384,6 @@ class _Run:
         seen.logs = {channel.name: channel.content() for channel in self.streams.channels}
         last = next((seen.logs[name] for name in ("output", "stderr") if name in seen.logs), b"")
         seen.open_line = bool(last) and not last.endswith(b"\n") and os.isatty(2)
-        if self.ring.is_dir():
-            seen.launches = sorted(path for path in self.ring.iterdir() if path.is_file())
 
 
 def _has_terminal() -> bool:

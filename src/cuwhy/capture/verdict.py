@@ -27,7 +27,6 @@ _NO_GPU = re.compile(
 )
 #: Shorter texts of the runtime ("invalid argument") are anybody's words.
 _TELLING = 18
-_MAX_LAUNCH_FILES = 16
 _FAULT_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
@@ -56,7 +55,7 @@ def judge(seen: Observed) -> Verdict:
     diagnosis = None
     # The dump of the process that failed first; what failed after it is most likely its consequence.
     first = [dump.path for dump in seen.dumps[:1]]
-    for files in ([*first, *logs, *_launch_files(seen)], [*first, *logs], first, logs):
+    for files in ([*first, *logs], first, logs):
         if not files:
             continue
         try:
@@ -82,21 +81,6 @@ def _diagnose(files: list[Path]) -> Diagnosis:
     from cuwhy.diagnosing import diagnose
 
     return diagnose(files, sources=["."])
-
-
-def _launch_files(seen: Observed) -> list[Path]:
-    """The launch records that this version can read."""
-    from cuwhy.read.recognize import HEAD_BYTES, recognize
-
-    found = []
-    for path in seen.launches[:_MAX_LAUNCH_FILES]:
-        try:
-            with path.open("rb") as file:
-                if recognize(file.read(HEAD_BYTES)) == "launchlog":
-                    found.append(path)
-        except OSError:
-            continue
-    return found
 
 
 def _shows_cuda_error(text: bytes) -> bool:

@@ -15,7 +15,6 @@ from cuwhy.model.facts import (
     Fault,
     HostTraceback,
     Launch,
-    LaunchRecord,
     Machine,
     Residency,
     SanitizerFault,
@@ -39,7 +38,6 @@ class Evidence:
     asserts: list[AssertMessage] = field(default_factory=list)
     errors: list[ErrorReport] = field(default_factory=list)
     tracebacks: list[HostTraceback] = field(default_factory=list)
-    records: list[LaunchRecord] = field(default_factory=list)
     clean: list[CleanExit] = field(default_factory=list)
 
     @classmethod
@@ -57,7 +55,6 @@ class Evidence:
             AssertMessage: evidence.asserts,
             ErrorReport: evidence.errors,
             HostTraceback: evidence.tracebacks,
-            LaunchRecord: evidence.records,
             CleanExit: evidence.clean,
         }
         for fact in facts:
@@ -86,23 +83,6 @@ class Evidence:
             frame = traceback.user
             if frame is not None:
                 return frame
-        return None
-
-    def launched_from(self, launch: Launch) -> Frame | None:
-        """Return the user's line that launched a grid, from the launch recorder's log.
-
-        A record belongs to a grid when number, kernel and shape agree: the driver's grid ids and
-        the recorder's numbers count the same launches of a context.
-        """
-        for record in self.records:
-            same = (
-                record.number == launch.grid_id
-                and record.grid == launch.grid
-                and record.block == launch.block
-            )
-            if same and record.kernel in ("", launch.kernel):
-                known = [frame for frame in record.frames if frame.file is not None]
-                return next((f for f in known if not f.is_library), known[0] if known else None)
         return None
 
     def host_of(self, *reports: SanitizerFault) -> Frame | None:

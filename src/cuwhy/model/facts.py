@@ -425,41 +425,6 @@ class HostTraceback:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchRecord:
-    """One launch as the launch recorder saw it on the host.
-
-    Attributes:
-        number: counts launches of kernels in its context from 1, as the dump's grid id does.
-        kind: "kernel", "cooperative" or "graph".
-        kernel: mangled symbol, empty when the driver could not say.
-        grid, block, cluster: as asked for; dynamic_shared: bytes asked for.
-        stream, context: handles; process, thread: ids of the host.
-        code: what the driver returned, 0 for success.
-        limits: name and value pairs that explain a refused launch
-            ("max_threads_per_block", "registers", "static_shared", "max_dynamic_shared").
-        frames: host stack, innermost first; Python frames where there was a Python.
-        seconds: since the recorder started.
-    """
-
-    number: int
-    kind: str
-    kernel: str
-    grid: Dim3
-    block: Dim3
-    cluster: Dim3 = (0, 0, 0)
-    dynamic_shared: int = 0
-    stream: int = 0
-    context: int = 0
-    process: int = 0
-    thread: int = 0
-    code: int = 0
-    limits: tuple[tuple[str, int], ...] = ()
-    frames: tuple[Frame, ...] = ()
-    seconds: float = 0.0
-    origin: Origin = Origin("")
-
-
-@dataclass(frozen=True, slots=True)
 class CleanExit:
     """The program's output says that it ended well (``cudaSuccess``, exit code 0)."""
 
@@ -478,6 +443,5 @@ Fact = (
     | AssertMessage
     | ErrorReport
     | HostTraceback
-    | LaunchRecord
     | CleanExit
 )
