@@ -141,25 +141,10 @@ def _address(
         return None, []
     context = dump.context(grid.context)
     entry = found[1].address
-    argument_at = argument_finder(launch)
     results: list[tuple[Warp, Lane, AddressResult]] = []
     looked_at = sampled(group, dump)
     for warp, lane in looked_at:
-        thread = Thread(
-            pc=lane.pc - entry,
-            registers=dump.registers(warp, lane),
-            uniform=dump.uniform_registers(warp),
-            predicates=dump.predicates(warp, lane),
-            thread=lane.thread,
-            block=warp.block,
-            block_dim=grid.block,
-            grid_dim=grid.grid if grid.grid_certain else None,
-            parameters=grid.parameters,
-            parameter_base=grid.constant_bank_offset,
-            argument_at=argument_at,
-            lane=lane.lane,
-            initial=special_registers(grid, context),
-        )
+        thread = thread_state(dump, grid, launch, warp, lane, lane.pc - entry)
         outcome = Evaluator(flow, thread, group.pc - entry).address()
         if outcome is not None:
             results.append((warp, lane, outcome))
@@ -214,6 +199,25 @@ def _address(
     )
     complete = len(looked_at) == len(group.lanes) == len(results)
     return address, [(row[0], row[1]) for row in guilty] if complete else []
+
+
+def thread_state(dump: CoreDump, grid: Grid, launch: Launch, warp: Warp, lane: Lane, pc: int) -> Thread:
+    """Return what the dump knows of one thread, taken to stand at offset ``pc`` of its function."""
+    return Thread(
+        pc=pc,
+        registers=dump.registers(warp, lane),
+        uniform=dump.uniform_registers(warp),
+        predicates=dump.predicates(warp, lane),
+        thread=lane.thread,
+        block=warp.block,
+        block_dim=grid.block,
+        grid_dim=grid.grid if grid.grid_certain else None,
+        parameters=grid.parameters,
+        parameter_base=grid.constant_bank_offset,
+        argument_at=argument_finder(launch),
+        lane=lane.lane,
+        initial=special_registers(grid, dump.context(grid.context)),
+    )
 
 
 def special_registers(grid: Grid, context: Context | None) -> dict[str, int]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from cuwhy.locate.evaluate import Evaluator, Thread
+from cuwhy.locate.faults import thread_state
 from cuwhy.locate.flow import Flow
 from cuwhy.locate.launches import argument_finder, pointer_words
 from cuwhy.locate.places import CodeMap, previous
@@ -179,20 +180,7 @@ def _merge(waits: list[Wait], spots: list[Group], dump: CoreDump, grid: Grid) ->
 
 def _thread(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, entry: int, at: int) -> Thread:
     warp, lane = spot.lanes[0]
-    return Thread(
-        pc=at - entry,
-        registers=dump.registers(warp, lane),
-        uniform=dump.uniform_registers(warp),
-        predicates=dump.predicates(warp, lane),
-        thread=lane.thread,
-        block=warp.block,
-        block_dim=grid.block,
-        grid_dim=grid.grid if grid.grid_certain else None,
-        parameters=grid.parameters,
-        parameter_base=grid.constant_bank_offset,
-        argument_at=argument_finder(launch),
-        lane=lane.lane,
-    )
+    return thread_state(dump, grid, launch, warp, lane, at - entry)
 
 
 def _barrier(
