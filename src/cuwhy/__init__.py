@@ -6,15 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cuwhy.diagnosing import diagnose
+    from cuwhy.launching.check import LaunchCheck, validate_launch_config
     from cuwhy.model.diagnosis import Diagnosis, Finding
     from cuwhy.model.errors import CuwhyError, InputError
 
 __version__ = "0.1.0"
 
-__all__ = ["CuwhyError", "Diagnosis", "Finding", "InputError", "__version__", "diagnose"]
+__all__ = [
+    "CuwhyError",
+    "Diagnosis",
+    "Finding",
+    "InputError",
+    "LaunchCheck",
+    "__version__",
+    "diagnose",
+    "validate_launch_config",
+]
 
 _LAZY = {
     "diagnose": "cuwhy.diagnosing",
+    "validate_launch_config": "cuwhy.launching.check",
+    "LaunchCheck": "cuwhy.launching.check",
     "Diagnosis": "cuwhy.model.diagnosis",
     "Finding": "cuwhy.model.diagnosis",
     "CuwhyError": "cuwhy.model.errors",
