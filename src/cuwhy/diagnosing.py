@@ -160,6 +160,10 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
         }[kind]
         # Text reports usually stand in a program's output: the log reader sees both.
         facts = read_log(bytes(data), name) if kind == "sanitizer-text" else reader(bytes(data), name)
+    elif kind == "reruns":
+        from cuwhy.read.reruns import read_reruns
+
+        facts = read_reruns(data, name)
     elif kind == "sass":
         symbol, _, text = bytes(data).decode("utf-8", "replace").partition("\n")
         reading.listings[symbol.removeprefix("# cuwhy sass ").strip()] = text

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cuwhy.causes.reruns import RerunPattern, pattern_of
 from cuwhy.model.cuda import EXCEPTIONS
 from cuwhy.model.facts import (
     AssertMessage,
@@ -16,6 +17,7 @@ from cuwhy.model.facts import (
     HostTraceback,
     Launch,
     Machine,
+    Rerun,
     Residency,
     SanitizerFault,
     SanitizerSummary,
@@ -39,6 +41,7 @@ class Evidence:
     errors: list[ErrorReport] = field(default_factory=list)
     tracebacks: list[HostTraceback] = field(default_factory=list)
     clean: list[CleanExit] = field(default_factory=list)
+    reruns: list[Rerun] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> Evidence:
@@ -56,6 +59,7 @@ class Evidence:
             ErrorReport: evidence.errors,
             HostTraceback: evidence.tracebacks,
             CleanExit: evidence.clean,
+            Rerun: evidence.reruns,
         }
         for fact in facts:
             lists[type(fact)].append(fact)
@@ -95,6 +99,10 @@ class Evidence:
                 if frame.file is not None and not frame.is_library:
                     return frame
         return self.host_line()
+
+    def rerun_pattern(self) -> RerunPattern:
+        """Return how often the command passed and failed, by what was changed for the run."""
+        return pattern_of(self.reruns)
 
     def reports_of(self, *kinds: str, space: str | None = None) -> list[SanitizerFault]:
         """Return the sanitizer's faults of these kinds, in one memory space if given."""

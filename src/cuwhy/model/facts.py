@@ -432,6 +432,84 @@ class CleanExit:
     origin: Origin = Origin("")
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing in which a rerun differed from the command as it is.
+
+    Attributes:
+        kind: one of :data:`SETTING_KINDS`.
+        first, last: launch numbers, both included, for "synchronized" and "delayed"; they
+            count from 1 in each context, as :attr:`Launch.grid_id` does.  0 elsewhere.
+        microseconds: of a delay.
+        kernel: the regular expression a checker was narrowed to, empty when to none.
+    """
+
+    kind: str
+    first: int = 0
+    last: int = 0
+    microseconds: int = 0
+    kernel: str = ""
+
+    @property
+    def text(self) -> str:
+        """The setting as a person reads it."""
+        words = SETTING_KINDS.get(self.kind, self.kind)
+        if self.first:
+            words += f" {self.first}" if self.first == self.last else f"es {self.first} to {self.last}"
+        return words + (f" by {self.microseconds} microseconds" if self.microseconds else "")
+
+
+#: Kinds of :class:`Setting`, and how to say them.
+SETTING_KINDS = {
+    "core-dumps": "GPU core dumps on",
+    "launch-blocking": "CUDA_LAUNCH_BLOCKING=1",
+    "no-caching": "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+    "synchronized": "a synchronisation before launch",
+    "delayed": "a delay before launch",
+    "nan-filled": "fresh PyTorch memory filled with NaN",
+    "memcheck": "memcheck",
+    "racecheck": "racecheck",
+    "synccheck": "synccheck",
+    "initcheck": "initcheck",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """One run of the user's command, and whether it passed; the pattern of many is evidence.
+
+    Attributes:
+        settings: what differed from the command as it is; empty when nothing did.
+        passed: None when this run says neither (it was ended by cuwhy, a tool failed).
+        code: exit code, negative for a signal.
+        seconds: how long it took.
+        judged: what told pass from fail: "exit code", "oracle", "output" or "core dump".
+        step: the step of the plan that it belongs to.
+        ended: why cuwhy ended it, empty when it ended by itself.
+        output: SHA-256 of its standard output in hex, empty when unknown.
+        launches: highest launch number that the recorder saw, 0 when unknown.
+        error: CUDA error code in its output, 0 when there is none.
+        said: its last line of output that is not empty, cut at 200 characters.
+    """
+
+    settings: tuple[Setting, ...] = ()
+    passed: bool | None = None
+    code: int = 0
+    seconds: float = 0.0
+    judged: str = "exit code"
+    step: str = ""
+    ended: str = ""
+    output: str = ""
+    launches: int = 0
+    error: int = 0
+    said: str = ""
+    origin: Origin = Origin("")
+
+    def has(self, kind: str) -> bool:
+        """True when a setting of this kind was on."""
+        return any(setting.kind == kind for setting in self.settings)
+
+
 Fact = (
     Machine
     | Launch
@@ -444,4 +522,5 @@ Fact = (
     | ErrorReport
     | HostTraceback
     | CleanExit
+    | Rerun
 )

@@ -12,7 +12,7 @@ def recognize(data: bytes | memoryview) -> str:
     """Return the kind of an artefact.
 
     One of "coredump", "sanitizer-xml", "sanitizer-text", "case", "ncu-report",
-    "sass", "log" (any other text), "pickle" or "binary".
+    "sass", "reruns", "log" (any other text), "pickle" or "binary".
     """
     head = bytes(memoryview(data)[:HEAD_BYTES])
     if looks_like_coredump(head):
@@ -23,6 +23,7 @@ def recognize(data: bytes | memoryview) -> str:
         return "ncu-report"
     if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
         return "pickle"
+    from cuwhy.read.reruns import looks_like_reruns
     from cuwhy.read.sanitizer import looks_like_sanitizer_text, looks_like_sanitizer_xml
 
     if looks_like_sanitizer_xml(head):
@@ -31,4 +32,6 @@ def recognize(data: bytes | memoryview) -> str:
         return "binary"
     if head.startswith(b"# cuwhy sass "):
         return "sass"
+    if looks_like_reruns(head):
+        return "reruns"
     return "sanitizer-text" if looks_like_sanitizer_text(head) else "log"
