@@ -17,7 +17,7 @@ exit codes:
 
 def _parser() -> argparse.ArgumentParser:
     from cuwhy import __version__
-    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, run
+    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, registers, run
 
     parser = argparse.ArgumentParser(
         prog="cuwhy",
@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     causes.add_parsers(verbs)
     case.add_parser(verbs)
     launch_check.add_parser(verbs)
+    registers.add_parser(verbs)
     doctor.add_parser(verbs)
     poke.add_parser(verbs)
     return parser

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from cuwhy.read.elf import Elf, Symbol
 
 _KPARAM_INFO = 0x17
 _KPARAM_INFO_V2 = 0x45
+_MAX_THREADS, _FRAME_SIZE, _REQNTID, _REGCOUNT = 0x05, 0x11, 0x10, 0x2F
+_RESERVED_SHARED = 1024
 _MAX_PARAMS = 4096
 _MAX_TEXT = 16 << 20
 _MAX_PTX = 8 << 20
@@ -36,6 +39,24 @@ class Parameter(NamedTuple):
     ordinal: int
     offset: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a kernel was compiled to need.
+
+    Attributes:
+        registers: of a thread, 0 when not recorded.
+        frame_bytes: stack frame of a thread (local memory), spills included.
+        shared_bytes: static shared memory of a block.
+        max_threads: threads of a block that it was compiled for (``__launch_bounds__``,
+            ``.reqntid``), 0 when not bounded.
+    """
+
+    registers: int = 0
+    frame_bytes: int = 0
+    shared_bytes: int = 0
+    max_threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +161,40 @@ class Cubin:
             position += size
         return tuple(found[key] for key in sorted(found))
 
+    def _attributes(self, section: str) -> Iterator[tuple[int, memoryview]]:
+        """The (attribute, payload) pairs of a ``.nv.info`` section that carry a payload."""
+        content = self.section(section)
+        position = 0
+        while position + 4 <= len(content):
+            form, attribute, size = struct.unpack_from("<BBH", content, position)
+            position += 4
+            if form == 4:
+                yield attribute, content[position : position + size]
+                position += size
+
+    def resources(self, kernel: str) -> Resources:
+        """Return what the kernel was compiled to need (attribute numbers as ``cuobjdump -elf`` names them)."""
+        found = {_REGCOUNT: 0, _FRAME_SIZE: 0}
+        for attribute, payload in self._attributes(".nv.info"):
+            if attribute in found and len(payload) >= 8:
+                symbol, value = struct.unpack_from("<II", payload)
+                if self.elf.symbol_name(symbol) == kernel:
+                    found[attribute] = value
+        threads = 0
+        for attribute, payload in self._attributes(f".nv.info.{kernel}"):
+            if attribute in (_MAX_THREADS, _REQNTID) and len(payload) >= 12:
+                x, y, z = struct.unpack_from("<III", payload)
+                threads = max(threads, x * y * z)
+        return Resources(found[_REGCOUNT], found[_FRAME_SIZE], self.shared_bytes(kernel), threads)
+
     def shared_bytes(self, kernel: str) -> int:
-        """Return the static shared memory of a kernel in bytes."""
+        """Return the static shared memory that a kernel declares, in bytes."""
         position = self.elf.find_name(f".nv.shared.{kernel}")
-        return self.elf.sections[position].size if position >= 0 else 0
+        if position < 0:
+            return 0
+        # From sm_90 on the section counts what the driver reserves as well (seen for sm_90, 100 and 120).
+        reserved = _RESERVED_SHARED if self.sm >= 90 else 0
+        return max(0, self.elf.sections[position].size - reserved)
 
     def ptx(self) -> list[bytes]:
         """Return the embedded PTX as lines, empty when built without ``-lineinfo``."""

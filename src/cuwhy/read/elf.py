@@ -153,6 +153,17 @@ class Elf:
                     found.append(Symbol(address, size, where, name, names))
         return found
 
+    def symbol_name(self, index: int) -> str:
+        """Return the name of symbol ``index`` of the first symbol table; empty when there is none."""
+        for position, header in enumerate(self.headers()):
+            if header[1] == SHT_SYMTAB and header[6] < len(self.sections):
+                table = self.content(position)
+                if (index + 1) * _SYMBOL.size > len(table):
+                    return ""
+                name = _SYMBOL.unpack_from(table, index * _SYMBOL.size)[0]
+                return text_at(self.content(header[6]), name)
+        return ""
+
 
 class _Rows(Sequence[Section]):
     """The section table as a sequence that unpacks a row when it is asked for."""

@@ -40,6 +40,10 @@ _CUBIN_KEPT = (
     ".nv_debug_line_sass",
     ".nv_debug_ptx_txt",
     ".nv.info",
+    # A few bytes each, without which nvdisasm refuses the whole image.
+    ".nv.compat",
+    ".note.nv.cuinfo",
+    ".note.nv.tkinfo",
 )
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _HEADER_BYTES = 64
