@@ -11,15 +11,21 @@
 #define CUWHY_MAGIC "CUWHYLL1"
 #define CUWHY_HEADER_SIZE 4096u
 #define CUWHY_CONTEXTS 64u
-#define CUWHY_LIMITS 17u
+#define CUWHY_LIMITS 24u
 #define CUWHY_UNKNOWN INT32_MIN
 #define CUWHY_MAX_FRAMES 12u
 
 enum { AREA_LAUNCHES, AREA_MEMORY, AREA_REFUSED, AREA_FUNCTIONS, AREA_STACKS, AREA_TEXT, AREAS };
 
-enum { KIND_KERNEL = 1, KIND_COOPERATIVE, KIND_GRAPH, KIND_CAPTURED };
-enum { EVENT_ALLOC = 1, EVENT_FREE, EVENT_CREATE, EVENT_MAP, EVENT_UNMAP };
-enum { FLAG_EARLY_START = 1 }; /* programmatic dependent launch */
+enum { KIND_KERNEL = 1, KIND_COOPERATIVE, KIND_GRAPH, KIND_LOAD };
+enum { EVENT_ALLOC = 1, EVENT_FREE, EVENT_MAP, EVENT_UNMAP };
+enum {
+    FLAG_EARLY_START = 1, /* programmatic dependent launch */
+    FLAG_CAPTURED = 2,    /* into a graph; it runs when the graph does */
+    FLAG_PER_THREAD = 4,  /* stream 0 is the thread's own (the _ptsz entry points) */
+    FLAG_SYNCED = 8,
+    FLAG_DELAYED = 16,
+};
 enum { STACK_PYTHON = 1, STACK_NATIVE };
 
 struct area {
@@ -28,7 +34,7 @@ struct area {
 };
 
 struct context {
-    _Atomic uint64_t handle, count, id, graphs;
+    _Atomic uint64_t handle, launches, graphs, reserved;
 };
 
 /* A counter alone on its cache line: all threads write to it. */
@@ -45,7 +51,7 @@ struct header {
     uint8_t pad[192 - 40 - AREAS * sizeof(struct area)];
     struct counter launches, memory, refused, text;
     struct {
-        _Atomic uint64_t records, pointers, stacks, functions;
+        _Atomic uint64_t records, functions, stacks, handles;
         uint64_t pad[4];
     } lost;
     uint8_t pad2[1024 - 192 - 5 * 64];
@@ -61,9 +67,8 @@ struct launch_record {
     uint32_t grid[3], block[3], cluster[3];
     uint32_t dynamic_shared, thread;
     int32_t code;
-    uint32_t refused;
     uint8_t kind, flags, pad[2];
-    uint32_t reserved[4];
+    uint32_t reserved[5];
 };
 
 struct memory_record {
@@ -74,10 +79,11 @@ struct memory_record {
     uint8_t kind, pad[3];
 };
 
+/* The first launches that the driver refused, with what it could have taken; CUWHY_UNKNOWN where it did not say. */
 struct refused_record {
-    _Atomic uint64_t owner; /* index of the launch + 1 */
+    struct launch_record launch;
     int32_t values[CUWHY_LIMITS];
-    uint32_t reserved[5];
+    uint32_t reserved[8];
 };
 
 /* state: 0 empty, 1 being written, 2 valid. */
@@ -102,7 +108,7 @@ struct frame_record {
 _Static_assert(sizeof(struct header) == CUWHY_HEADER_SIZE, "header");
 _Static_assert(sizeof(struct launch_record) == 128, "launch record");
 _Static_assert(sizeof(struct memory_record) == 64, "memory record");
-_Static_assert(sizeof(struct refused_record) == 96, "refused record");
+_Static_assert(sizeof(struct refused_record) == 256, "refused record");
 _Static_assert(sizeof(struct function_record) == 16, "function record");
 _Static_assert(sizeof(struct stack_record) == 32, "stack record");
 _Static_assert(sizeof(struct frame_record) == 16, "frame record");
@@ -139,7 +145,7 @@ static inline uint64_t hash_text(const char *text, uint32_t length) {
     return mix(hash, word);
 }
 
-/* A cache from a key to 32 bits, private to the process; it may forget, it never lies: a reader that
+/* A cache from a key to a value, private to the process; it may forget, it never lies: a reader that
  * meets a writer sees the key change. */
 struct cache_entry {
     _Atomic uint64_t key, value;

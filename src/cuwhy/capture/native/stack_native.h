@@ -2,7 +2,9 @@
  *
  * The unwinder of libgcc needs about 100 ns a frame, too much for every launch.  On x86-64 the size
  * of the frame at each return address is learnt from it once; later walks only read return
- * addresses, and each must be one that was learnt.  Whatever does not fit is unwound anew. */
+ * addresses, and each must be one that was learnt.  A walk counts only when it gives a stack that
+ * the unwinder has given before; anything else is unwound anew, and sizes that vary (alloca,
+ * realigned stacks) are marked when two unwindings differ. */
 #ifndef CUWHY_STACK_NATIVE_H
 #define CUWHY_STACK_NATIVE_H
 
@@ -38,7 +40,7 @@ struct here {
 static _Atomic uint64_t frame_sizes[SIZES];
 
 #define TLS static __thread __attribute__((tls_model("initial-exec")))
-TLS uintptr_t stack_top;
+TLS uintptr_t stack_bottom, stack_top;
 
 static inline _Atomic uint64_t *size_slot(uintptr_t ip) {
     return &frame_sizes[mix(0, ip) & (SIZES - 1)];
@@ -64,6 +66,8 @@ static int unwind_frame(void *context, void *closure) {
     struct unwinding *walk = closure;
     uintptr_t ip = native.ip(context), sp = native.cfa(context);
     if (sp < walk->from) return 0;
+    /* A null address ends some chains: the frame before it is the last. */
+    if (!ip) return 5;
     if (walk->last_ip) learn_size(walk->last_ip, sp - walk->last_sp, 0);
     if (walk->count == CUWHY_MAX_FRAMES) {
         walk->last_ip = 0;
@@ -80,8 +84,6 @@ static uint32_t unwind(struct here here, uintptr_t *ips) {
     if (!native.backtrace) return 0;
     native.backtrace(unwind_frame, &walk);
     if (walk.last_ip) learn_size(walk.last_ip, 0, 1);
-    /* A null address ends some chains. */
-    while (walk.count && !ips[walk.count - 1]) walk.count--;
     return walk.count;
 }
 
@@ -93,14 +95,20 @@ static void find_stack_top(void) {
         /* Set by the dynamic linker; pthread_getattr_np would read /proc for the first thread. */
         void **end = main_top ? NULL : (void **)dlsym(RTLD_DEFAULT, "__libc_stack_end");
         if (end) main_top = *end;
-        if (main_top) stack_top = (uintptr_t)main_top;
+        if (main_top) {
+            stack_top = (uintptr_t)main_top;
+            stack_bottom = stack_top - (64u << 20);
+        }
         return;
     }
     pthread_attr_t attributes;
     void *base;
     size_t size;
     if (pthread_getattr_np(pthread_self(), &attributes)) return;
-    if (!pthread_attr_getstack(&attributes, &base, &size)) stack_top = (uintptr_t)base + size;
+    if (!pthread_attr_getstack(&attributes, &base, &size)) {
+        stack_bottom = (uintptr_t)base;
+        stack_top = stack_bottom + size;
+    }
     pthread_attr_destroy(&attributes);
 }
 
@@ -109,8 +117,8 @@ static uint32_t walk_known(struct here here, uintptr_t *ips) {
     uintptr_t ip = here.ip, sp = here.sp;
     uint32_t count = 0;
     if (!stack_top) find_stack_top();
-    /* Other stacks (coroutines, alternate signal stacks) lie outside, most of them far away. */
-    if (sp >= stack_top || stack_top - sp > 64u << 20) return 0;
+    /* Coroutines and signal handlers may run on other stacks. */
+    if (sp >= stack_top || sp < stack_bottom) return 0;
     for (;;) {
         uint64_t known = atomic_load_explicit(size_slot(ip), relaxed);
         uint64_t words = known >> 1 & 0xFFFF;
@@ -153,14 +161,29 @@ static struct frame_record name_native(struct log *log, uintptr_t ip) {
     return frame;
 }
 
+/* Goes up when a library is unloaded: an address may then mean other code. */
+static _Atomic uint64_t generation;
+
+static void native_forget(void) {
+    count_one(generation);
+    for (uint32_t i = 0; i < SIZES; i++) atomic_store_explicit(&frame_sizes[i], 0, relaxed);
+}
+
+static uint64_t hash_native(const uintptr_t *ips, uint32_t count) {
+    uint64_t hash = mix(STACK_NATIVE, atomic_load_explicit(&generation, relaxed));
+    for (uint32_t i = 0; i < count; i++) hash = mix(hash, ips[i]);
+    return hash;
+}
+
 static uint32_t native_stack(struct log *log, struct here here) {
     uintptr_t ips[CUWHY_MAX_FRAMES];
     uint32_t count = walk_known(here, ips);
-    if (!count) count = unwind(here, ips);
+    uint32_t id = count ? find_stack(log, hash_native(ips, count)) : 0;
+    if (id) return id;
+    count = unwind(here, ips);
     if (!count) return 0;
-    uint64_t hash = STACK_NATIVE;
-    for (uint32_t i = 0; i < count; i++) hash = mix(hash, ips[i]);
-    uint32_t id = find_stack(log, hash);
+    uint64_t hash = hash_native(ips, count);
+    id = find_stack(log, hash);
     if (id) return id;
     struct frame_record frames[CUWHY_MAX_FRAMES];
     for (uint32_t i = 0; i < count; i++) frames[i] = name_native(log, ips[i]);
