@@ -15,10 +15,12 @@ from cuwhy.causes.catalogue import UNKNOWN, catalogue
 from cuwhy.causes.confidence import confidence_of
 from cuwhy.causes.evidence import Evidence
 from cuwhy.locate.places import NO_SASS, CodeMap
+from cuwhy.locate.recorded import allocation_of, describe, host_frame, record_of, recorded_facts
 from cuwhy.locate.sources import SourceBook
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
 from cuwhy.model.errors import InputError
 from cuwhy.model.facts import Fact, Fault, Machine, Origin, SanitizerFault, WaitKind
+from cuwhy.read.launchlog import LaunchLog
 from cuwhy.read.recognize import recognize
 
 #: Largest file that is opened; a full dump with memory can be far larger and must be slimmed first.
@@ -43,6 +45,7 @@ class _Reading:
     listings: dict[str, str] = field(default_factory=dict)
     dumps: list[tuple[str, bytes | memoryview]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    logs: list[LaunchLog] = field(default_factory=list)
 
 
 def diagnose(
@@ -81,6 +84,7 @@ def diagnose(
                 _read(reading, name, data, kind)
         book = SourceBook(reading.sources, tuple(Path(folder) for folder in sources))
         _read_dumps(reading, book)
+    reading.facts += recorded_facts(reading.facts, reading.logs)
     diagnosis = conclude(reading.facts, reading.artefacts, reading.notes)
     return replace(diagnosis, excerpts=_excerpts(diagnosis.findings, book))
 
@@ -169,6 +173,15 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
         reading.listings[symbol.removeprefix("# cuwhy sass ").strip()] = text
     elif kind == "source":
         reading.sources[name.rsplit("/", 1)[-1]] = bytes(data).decode("utf-8", "replace")
+    elif kind == "launchlog":
+        from cuwhy.read.launchlog import read_launchlog
+
+        reading.logs.append(read_launchlog(bytes(data), name))
+    elif kind == "launchlog-raw":
+        raise InputError(
+            f"{name}: the launch recorder's own file",
+            hint="the .json in the case that `cuwhy run` wrote has the same",
+        )
     elif kind == "ncu-report":
         raise InputError(f"{name}: a Nsight Compute report; this version does not read profiles yet")
     elif kind == "pickle":
@@ -259,7 +272,10 @@ def conclude(
         for entry in catalogue():
             if entry.cause.name.startswith(UNKNOWN):
                 findings.extend(entry.match(evidence))
-    findings = [replace(f, confidence=confidence_of(f.cause.name)) for f in findings[:_MAX_FINDINGS]]
+    findings = [
+        replace(_recorded(f, evidence), confidence=confidence_of(f.cause.name))
+        for f in findings[:_MAX_FINDINGS]
+    ]
     return Diagnosis(
         findings=tuple(findings),
         facts=tuple(facts),
@@ -267,6 +283,30 @@ def conclude(
         open=tuple(_open_questions(evidence, findings, any(n.startswith(NO_SASS) for n in notes))),
         notes=tuple(notes),
     )
+
+
+def _recorded(finding: Finding, evidence: Evidence) -> Finding:
+    """Add what the launch recorder saw: the host line of the very launch, and whose memory it was."""
+    record = record_of(finding.launch, evidence.records) if finding.launch is not None else None
+    if record is not None and finding.launch is not None:
+        frame = host_frame(record, finding.launch)
+        exact = record.number == finding.launch.grid_id
+        how = f"launch {record.number}" if exact else "the last launch of this kernel with these sizes"
+        if "captured" in record.flags:
+            how = "the launch that was captured into a graph"
+        if frame is not None:
+            where = f"{frame.short}{' in ' + frame.function if frame.function else ''}"
+            finding = replace(
+                finding, host=frame, why=(*finding.why, f"the launch recorder saw {how} come from {where}")
+            )
+    fault = next((fact for fact in finding.facts if isinstance(fact, Fault)), None)
+    if fault is not None and fault.address is not None:
+        block = allocation_of(fault, evidence.allocations)
+        if block is not None:
+            finding = replace(
+                finding, details=(*finding.details, ("memory", describe(block, fault.address.value)))
+            )
+    return finding
 
 
 def _ranked(findings: list[Finding]) -> list[Finding]:

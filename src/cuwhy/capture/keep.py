@@ -112,6 +112,8 @@ def _steps(seen: Observed, contents: _Contents) -> Iterator[tuple[str, Callable[
         yield f"the core dump of {dump.label}", lambda d=dump, n=name: _add_dump(contents, d, n)  # type: ignore[misc]
     for name, data in seen.logs.items():
         yield f"the copy of {name}", lambda d=data, n=name: _add_log(contents, n, d)  # type: ignore[misc]
+    for name, data in seen.launches.items():
+        yield f"the launch log {name}", lambda d=data, n=name: contents.add(n, d, "launchlog", tool="cuwhy")  # type: ignore[misc]
     for path in seen.stacks:
         yield path.name, lambda p=path: contents.add(p.name, p.read_bytes(), "log", tool="py-spy")  # type: ignore[misc]
 

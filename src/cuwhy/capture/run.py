@@ -20,6 +20,7 @@ from cuwhy.capture.control import POKE, announced
 from cuwhy.capture.coredump_env import DumpSettings, complete, dump_settings, is_python, regular
 from cuwhy.capture.passthrough import Streams
 from cuwhy.capture.processes import MARK, environment_of, processes_of, rank_of, signal_all
+from cuwhy.capture.recorder import Control, prepare
 from cuwhy.model.errors import CuwhyError, ToolMissing
 from cuwhy.process import Child
 
@@ -85,6 +86,7 @@ class Observed:
         dumps: earliest first.
         logs: what it printed, by "stdout", "stderr" or "output" (both in one).
         stacks: files with Python stacks.
+        launches: what each process launched and allocated, as artefacts of a case by name.
         ended: why cuwhy ended the program, empty when it ended by itself.
         environment: what it ran with.
         notes: what could not be had, one sentence each.
@@ -98,6 +100,7 @@ class Observed:
     dumps: list[Dump] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
     stacks: list[Path] = field(default_factory=list)
+    launches: dict[str, bytes] = field(default_factory=dict)
     ended: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -109,13 +112,21 @@ class Observed:
         return [dump for dump in self.dumps if not dump.asked]
 
 
-def observe(command: Sequence[str], *, hang_after: float = 0.0) -> Observed:
+def observe(
+    command: Sequence[str],
+    *,
+    hang_after: float = 0.0,
+    recorder: bool = True,
+    control: Control | None = None,
+) -> Observed:
     """Run ``command`` to its end and collect what it left.
 
     Args:
         command: program and arguments.
         hang_after: seconds without output and without a launch after which the program
             counts as hung; 0 never.
+        recorder: False leaves out the launch recorder.
+        control: what the recorder does to chosen launches.
 
     Raises:
         NotStarted: it could not be started.
@@ -125,7 +136,7 @@ def observe(command: Sequence[str], *, hang_after: float = 0.0) -> Observed:
         raise ToolMissing("`cuwhy run` works on Linux only", hint="record there, diagnose here")
     folder = _new_folder()
     try:
-        return _Run(tuple(command), folder, hang_after).go()
+        return _Run(tuple(command), folder, hang_after, recorder, control).go()
     except BaseException:
         import shutil
 
@@ -152,8 +163,16 @@ def _new_folder() -> Path:
 class _Run:
     """One run in progress."""
 
-    def __init__(self, command: tuple[str, ...], folder: Path, hang_after: float) -> None:
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        folder: Path,
+        hang_after: float,
+        recorder: bool,
+        control: Control | None,
+    ) -> None:
         self.hang_after = hang_after
+        self.recorder, self.control = recorder, control
         self.seen = Observed(command, folder)
         self.mark = folder.name
         self.began = time.time()
@@ -197,6 +216,11 @@ class _Run:
         self.seen.notes += settings.notes
         environment |= settings.environment
         environment[MARK] = self.mark
+        if self.recorder:
+            recorder = prepare(self.seen.folder, environment, self.control, self.seen.command)
+            environment |= recorder.environment
+            if recorder.note:
+                self.seen.notes.append(recorder.note)
         with contextlib.suppress(OSError):
             disk = os.statvfs(self.seen.folder)
             free = disk.f_bavail * disk.f_frsize
@@ -381,6 +405,10 @@ class _Run:
         for dump in seen.dumps:
             if not complete(dump.path):
                 seen.notes.append(f"the core dump of {dump.label} is cut off: is the disk full?")
+        if seen.code or seen.ended or seen.dumps:
+            from cuwhy.capture.launches import launch_logs
+
+            seen.launches = launch_logs(seen.folder)
         seen.logs = {channel.name: channel.content() for channel in self.streams.channels}
         last = next((seen.logs[name] for name in ("output", "stderr") if name in seen.logs), b"")
         seen.open_line = bool(last) and not last.endswith(b"\n") and os.isatty(2)

@@ -13,6 +13,7 @@ from cuwhy.model.diagnosis import Diagnosis
 from cuwhy.model.errors import InputError
 
 _NAMED_LATER = 8
+_MAX_LAUNCH_LOGS = 16
 # The driver's words differ from version to version; that it speaks of core dumps does not.
 _CORE_DUMP = re.compile(rb"core ?dump", re.IGNORECASE)
 _DUMPS_OFF = re.compile(rb"CUPTI|profil|debugger|disabled|not supported|not be generated", re.IGNORECASE)
@@ -55,7 +56,8 @@ def judge(seen: Observed) -> Verdict:
     diagnosis = None
     # The dump of the process that failed first; what failed after it is most likely its consequence.
     first = [dump.path for dump in seen.dumps[:1]]
-    for files in ([*first, *logs], first, logs):
+    launches = _launch_files(seen)
+    for files in ([*first, *logs, *launches], [*first, *logs], first, logs):
         if not files:
             continue
         try:
@@ -113,6 +115,22 @@ def _log_files(seen: Observed, notes: list[str]) -> list[Path]:
             path.write_bytes(data if log_kind(data) else b"[binary]\n" + data.replace(b"\0", b"?"))
         except OSError as error:
             notes.append(f"the copy of {name} could not be written: {error.strerror}")
+            continue
+        files.append(path)
+    return files
+
+
+def _launch_files(seen: Observed) -> list[Path]:
+    """The launch log of the process that failed first; of all where no dump says which."""
+    names = list(seen.launches)
+    if seen.dumps and seen.dumps[0].pid is not None:
+        names = [name for name in names if name.split(".")[1].split("-")[0] == str(seen.dumps[0].pid)]
+    files = []
+    for name in names[:_MAX_LAUNCH_LOGS]:
+        path = seen.folder / name
+        try:
+            path.write_bytes(seen.launches[name])
+        except OSError:
             continue
         files.append(path)
     return files

@@ -33,7 +33,17 @@ FORMAT_VERSION = 1
 
 #: Kinds of artefact that have a reader or a meaning; other kinds may stand in a
 #: case and are kept.
-KINDS = ("coredump", "sanitizer-xml", "sanitizer-text", "log", "sass", "source", "reruns", "other")
+KINDS = (
+    "coredump",
+    "sanitizer-xml",
+    "sanitizer-text",
+    "log",
+    "launchlog",
+    "sass",
+    "source",
+    "reruns",
+    "other",
+)
 
 #: Characters of a one-line text and of a note.
 MAX_TEXT = 256

@@ -11,12 +11,15 @@ from cuwhy.model.cuda import EXCEPTIONS
 from cuwhy.model.facts import (
     AssertMessage,
     CleanExit,
+    DriverAllocation,
     ErrorReport,
     Fact,
     Fault,
     HostTraceback,
     Launch,
+    LaunchRecord,
     Machine,
+    RefusedLaunch,
     Rerun,
     Residency,
     SanitizerFault,
@@ -42,6 +45,9 @@ class Evidence:
     tracebacks: list[HostTraceback] = field(default_factory=list)
     clean: list[CleanExit] = field(default_factory=list)
     reruns: list[Rerun] = field(default_factory=list)
+    records: list[LaunchRecord] = field(default_factory=list)
+    refused: list[RefusedLaunch] = field(default_factory=list)
+    allocations: list[DriverAllocation] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> Evidence:
@@ -60,6 +66,9 @@ class Evidence:
             HostTraceback: evidence.tracebacks,
             CleanExit: evidence.clean,
             Rerun: evidence.reruns,
+            LaunchRecord: evidence.records,
+            RefusedLaunch: evidence.refused,
+            DriverAllocation: evidence.allocations,
         }
         for fact in facts:
             lists[type(fact)].append(fact)

@@ -53,6 +53,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default=0.0,
         help="no output and no launch for so long (60s, 5m) is a hang: take a GPU core dump and end the program",
     )
+    parser.add_argument(
+        "--no-recorder", action="store_true", help="do not record launches: no library is preloaded"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder with the raw evidence")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="reasons, values, facts; one line on success"
@@ -104,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_existing(Path(arguments.case), overwrite=arguments.force)
     from cuwhy.capture.run import observe
 
-    seen = observe(arguments.command, hang_after=arguments.hang_after)
+    seen = observe(arguments.command, hang_after=arguments.hang_after, recorder=not arguments.no_recorder)
     code = _exit_code(seen)
     try:
         _afterwards(arguments, seen, code)

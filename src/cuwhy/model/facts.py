@@ -510,6 +510,88 @@ class Rerun:
         return any(setting.kind == kind for setting in self.settings)
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """A call of the driver that launches, as the launch recorder saw it.
+
+    Attributes:
+        number: counts launches in the context, as the dump's grid id does; 0 for what does not
+            count (graphs, captured and refused launches, loads).
+        kind: "kernel", "cooperative", "graph" or "load" (then ``kernel`` is the entry point).
+        kernel: mangled name, empty when unknown.
+        code: what the driver returned, None when it had not returned.
+        flags: "early start" (programmatic dependent launch), "captured", "per-thread stream",
+            "synced", "delayed" (both by a controlled rerun).
+        context, stream: handles; thread: id of the host thread.
+        dynamic_shared: bytes asked for.
+        frames: the Python stack, else the native one, innermost first.
+        microseconds: since the recording began.
+        process: pid.
+    """
+
+    number: int
+    kind: str
+    kernel: str
+    code: int | None = None
+    flags: tuple[str, ...] = ()
+    context: int = 0
+    stream: int = 0
+    thread: int = 0
+    dynamic_shared: int = 0
+    grid: Dim3 = (0, 0, 0)
+    block: Dim3 = (0, 0, 0)
+    cluster: Dim3 = (0, 0, 0)
+    frames: tuple[Frame, ...] = ()
+    microseconds: int = 0
+    process: int = 0
+    origin: Origin = Origin("")
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedLaunch:
+    """A launch (or a load of code) that the driver refused, with what it could have taken.
+
+    Attributes:
+        record: what was asked, and the code.
+        limits: name and value pairs, sorted; the names are those of
+            :data:`cuwhy.read.rawlog.LIMITS` (function and device attributes of ``cuda.h``).
+            What the driver did not tell is not in it.
+    """
+
+    record: LaunchRecord
+    limits: tuple[tuple[str, int], ...] = ()
+    origin: Origin = Origin("")
+
+    def limit(self, name: str) -> int | None:
+        """Return one limit, None when unknown."""
+        return dict(self.limits).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAllocation:
+    """Device memory that the program got from the driver.
+
+    Attributes:
+        address, size: bytes from ``address`` on.
+        context, stream: handles of who asked; stream 0 for those that are not stream-ordered.
+        frames: host frames that allocated it, innermost first.
+        microseconds: since the recording began; freed: likewise, None while alive.
+        freed_frames: host frames that freed it.
+        process: pid.
+    """
+
+    address: int
+    size: int
+    context: int = 0
+    stream: int = 0
+    frames: tuple[Frame, ...] = ()
+    microseconds: int = 0
+    freed: int | None = None
+    freed_frames: tuple[Frame, ...] = ()
+    process: int = 0
+    origin: Origin = Origin("")
+
+
 Fact = (
     Machine
     | Launch
@@ -523,4 +605,7 @@ Fact = (
     | HostTraceback
     | CleanExit
     | Rerun
+    | LaunchRecord
+    | RefusedLaunch
+    | DriverAllocation
 )

@@ -12,7 +12,7 @@ def recognize(data: bytes | memoryview) -> str:
     """Return the kind of an artefact.
 
     One of "coredump", "sanitizer-xml", "sanitizer-text", "case", "ncu-report",
-    "sass", "reruns", "log" (any other text), "pickle" or "binary".
+    "launchlog", "launchlog-raw", "sass", "reruns", "log" (any other text), "pickle" or "binary".
     """
     head = bytes(memoryview(data)[:HEAD_BYTES])
     if looks_like_coredump(head):
@@ -21,6 +21,10 @@ def recognize(data: bytes | memoryview) -> str:
         return "case"
     if head[:4] == b"NVR\0":
         return "ncu-report"
+    if head[:8] == b"CUWHYLL1":
+        return "launchlog-raw"
+    if head.startswith(b'{"cuwhy_launchlog":'):
+        return "launchlog"
     if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
         return "pickle"
     from cuwhy.read.reruns import looks_like_reruns

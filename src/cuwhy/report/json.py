@@ -84,7 +84,7 @@ def _place(place: Place | None) -> dict[str, Any] | None:
     }
 
 
-_HEX_KEYS = frozenset({"pc", "address", "context", "low", "high", "stack_pointer"})
+_HEX_KEYS = frozenset({"pc", "address", "context", "low", "high", "stack_pointer", "stream"})
 
 
 def _plain(value: Any, key: str = "") -> Any:

@@ -7,7 +7,18 @@ from collections.abc import Iterable
 
 from cuwhy.model.cuda import EXCEPTIONS
 from cuwhy.model.diagnosis import Diagnosis, Finding, Role
-from cuwhy.model.facts import Dim3, Fault, Launch, Machine, SanitizerFault, Threads, Wait
+from cuwhy.model.facts import (
+    Dim3,
+    DriverAllocation,
+    Fault,
+    Launch,
+    LaunchRecord,
+    Machine,
+    RefusedLaunch,
+    SanitizerFault,
+    Threads,
+    Wait,
+)
 from cuwhy.model.place import Frame, Place
 from cuwhy.report.escape import safe
 
@@ -124,6 +135,9 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
         text = diagnosis.excerpt(finding.host)
         if text is not None:
             page.code(f"{finding.host.line} | {text}")
+    for label, value in finding.details:
+        if label == "memory":
+            page.item(label, value)
     for fix in finding.fixes[: None if verbose else 1]:
         text = fix.text
         if verbose:
@@ -135,7 +149,8 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
         for reason in finding.why:
             page.item("because", reason)
         for label, value in finding.details:
-            page.item("value", f"{label}: {value}")
+            if label != "memory":
+                page.item("value", f"{label}: {value}")
         if finding.launch is not None:
             _arguments(page, finding.launch)
 
@@ -237,6 +252,14 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
             text = f"{fact.kind.value} at {fact.place.short if fact.place else '?'}: {_threads(fact.threads)}"
         elif isinstance(fact, SanitizerFault):
             text = f"{fact.tool}: {fact.message}"
+        elif isinstance(fact, LaunchRecord):
+            text = (
+                f"recorded {fact.kind} launch {fact.number} of {fact.kernel or '?'}, process {fact.process}"
+            )
+        elif isinstance(fact, RefusedLaunch):
+            text = f"refused with {fact.record.code}: {fact.record.kernel or '?'}, {_dims(fact.record.grid)} blocks of {_dims(fact.record.block)}"
+        elif isinstance(fact, DriverAllocation):
+            text = f"allocation of {fact.size:,} bytes at {fact.address:#x}"
         if text:
             page.item(
                 "", f"{text}  [{fact.origin.artefact}{': ' + fact.origin.where if fact.origin.where else ''}]"

@@ -16,7 +16,7 @@ static struct function functions[64];
 static int function_count;
 static int context;
 static __thread int capturing;
-static _Atomic P next_address = 0x7f0000000000ull;
+static _Atomic P next_address;
 _Atomic long stub_launches, stub_per_thread, stub_synchronized, stub_host_functions, stub_wrong;
 
 CUresult cuInit(unsigned flags) { return flags ? 1 : 0; }
@@ -79,8 +79,10 @@ H stub_hidden(int is_kernel) {
     return &hidden[is_kernel];
 }
 
+static long abort_at = -1;
 static CUresult launch(unsigned gx, unsigned bx, unsigned by, unsigned bz, unsigned shared, int per_thread) {
-    if (getenv("STUB_SIGKILL_AT") && stub_launches + 1 == atol(getenv("STUB_SIGKILL_AT"))) abort();
+    if (abort_at < 0) abort_at = getenv("STUB_ABORT_AT") ? atol(getenv("STUB_ABORT_AT")) : 0;
+    if (abort_at && stub_launches + 1 == abort_at) abort();
     if (bx * by * bz > 1024 || !gx) return 1;
     if (shared > 232448) return 1;
     stub_launches++;
@@ -104,6 +106,7 @@ static CUresult launch(unsigned gx, unsigned bx, unsigned by, unsigned bz, unsig
     }                                                                                                                 \
     CUresult cuGraphLaunch##SUFFIX(H graph, H stream) { return 0; }                                                   \
     CUresult cuMemAllocAsync##SUFFIX(P *out, size_t size, H stream) {                                                 \
+        if (!next_address) next_address = strtoull(getenv("STUB_BASE") ? getenv("STUB_BASE") : "0x7f0000000000", NULL, 0); \
         *out = next_address;                                                                                          \
         next_address += (size + 511) & ~511ull;                                                                       \
         return 0;                                                                                                     \
