@@ -35,6 +35,9 @@ def test_wheel(tmp_path: Path) -> None:
     assert len(readmes) >= 17
     assert readmes <= names
     assert {"cuwhy/py.typed", "cuwhy/causes/confidence.json"} <= names
+    native = {str(p.relative_to(ROOT / "src")) for p in ROOT.glob("src/cuwhy/capture/native/*")}
+    assert "cuwhy/capture/native/recorder.c" in native
+    assert native <= names
     assert not [name for name in names if name.startswith(("tests/", "corpus/", "scripts/"))]
     assert not [name for name in names if name.endswith((".so", ".o", ".cuwhy", ".pyc"))]
     metadata = next(name for name in names if name.endswith("METADATA"))
