@@ -23,9 +23,9 @@ def best_of(times: int, symbol: str) -> float:
     """Least wall time in seconds: the machine may be busy with something else."""
     best = float("inf")
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         demangle(symbol)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 
@@ -266,9 +266,9 @@ def test_a_typical_name_takes_under_a_millisecond() -> None:
 
 
 def check(symbol: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     found = demangle(symbol)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert found.text.isprintable()
     assert found.short.isprintable()
     assert len(found.text) <= max(len(symbol), 16 * 1024)

@@ -935,9 +935,9 @@ def test_long_listings_end_in_time(middle: str) -> None:
         parse_instruction(16 * (count - 2), "LDS R2, [R2]"),
         parse_instruction(16 * (count - 1), "EXIT"),
     )
-    started = time.monotonic()
+    started = time.process_time()
     flow = Flow(Listing(instructions))
     for lane in range(160):
         thread = thread_of({}, 16 * (lane * 100), lane=lane % 32)
         Evaluator(flow, thread, 16 * (count - 2)).address()
-    assert time.monotonic() - started < 5.0
+    assert time.process_time() - started < 5.0

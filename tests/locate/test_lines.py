@@ -329,9 +329,9 @@ def test_damaged_tables_say_so(data: bytes, problem: str) -> None:
 def test_rows_are_bounded() -> None:
     """Three million rows in 3 MB: read up to the limit, in little time and memory."""
     data = program(at(0), bytes([10 + 14 + 5]) * (MAX_ROWS * 2), END)
-    started = time.monotonic()
+    started = time.process_time()
     table = read(data)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert len(table.rows) == MAX_ROWS
     assert "rows" in table.problem
     assert table.chain(1000) == [InlineFrame("/src/a.cu", 1, "")]
@@ -339,12 +339,12 @@ def test_rows_are_bounded() -> None:
 
 def test_file_names_are_bounded() -> None:
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     table = read(program(END, files=(b"x",) * 70_000))
     assert "damaged" in table.problem
     long = read(program(at(0), COPY, advance(1), END, files=(b"y" * 3_000_000,)))
     assert len(long.chain(0)[0].file) < 20_000
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert tracemalloc.get_traced_memory()[1] < 100 << 20
     tracemalloc.stop()
 
@@ -352,11 +352,11 @@ def test_file_names_are_bounded() -> None:
 def test_many_sequences_end_in_time() -> None:
     """One sequence per row, and a lookup for each: what a hostile table can do at most."""
     data = program(*(at(16 * n) + COPY + advance(16) + END for n in range(60_000)))
-    started = time.monotonic()
+    started = time.process_time()
     table = read(data)
     for n in range(2_000):
         assert table.chain(16 * (59_999 - n))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @given(st.binary(max_size=300))

@@ -41,7 +41,7 @@ def test_triton() -> None:
 
 
 def test_hostile_sources_end_in_time() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     for text in (
         "/*" * 900_000,
         "__global__ " * 150_000,
@@ -51,7 +51,7 @@ def test_hostile_sources_end_in_time() -> None:
     ):
         names("a.cu", text, "k")
         names("a.py", text, "k")
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_lines_come_only_from_named_folders(tmp_path: Path) -> None:

@@ -188,10 +188,10 @@ def test_damage(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 struct.pack_into(
                     form, data, row + offset, value & (0xFFFFFFFF if form == "<I" else 2**64 - 1)
                 )
-        start = time.monotonic()
+        start = time.process_time()
         with contextlib.suppress(InputError):
             diagnosed(bytes(data))
-        assert time.monotonic() - start < 5
+        assert time.process_time() - start < 5
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -213,12 +213,12 @@ from tests.read.test_coredump import *
 kind, times = int(sys.argv[1]), int(sys.argv[2])
 data = rebuilt(dump_of(MISALIGNED), lambda s, c: (s, c * times) if s.type == kind else (s, c))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.monotonic()
+start = time.process_time()
 try:
     diagnosed(data)
 except InputError:
     pass
-print(time.monotonic() - start, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+print(time.process_time() - start, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 

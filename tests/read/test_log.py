@@ -440,17 +440,17 @@ def test_numbers_and_lines_of_any_size() -> None:
 )
 def test_time_does_not_run_away(line: bytes) -> None:
     data = b"Traceback (most recent call last):\n" + (line + b"\n") * (6_000_000 // (len(line) + 1))
-    start = time.perf_counter()
+    start = time.process_time()
     survives(data)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.slow
 def test_the_end_of_a_huge_log_is_read() -> None:
     data = PLAIN.encode() + b"step\n" * 2_000_000 + b"700 cudaErrorIllegalAddress\n"
-    start = time.perf_counter()
+    start = time.process_time()
     facts = read_log(data, "a")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert [report.code for report in only(facts, ErrorReport)] == [710, 700]
     assert only(facts, ErrorReport)[1].origin.where == f"line {len(PLAIN.splitlines()) + 2_000_001}"
 
@@ -459,9 +459,9 @@ def test_the_end_of_a_huge_log_is_read() -> None:
 def test_a_hundred_thousand_asserts() -> None:
     line = "a.cu:9: f: block: [{},0,0], thread: [{},0,0] Assertion `x` failed.\n"
     data = "".join(line.format(n // 100, n % 100) for n in range(100_000)).encode()
-    start = time.perf_counter()
+    start = time.process_time()
     (message,) = read_log(data, "a")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert isinstance(message, AssertMessage)
     assert message.threads.count == 100_000
     assert message.threads.pattern == "threads 0 to 99 of 1000 blocks from block 0 on"

@@ -675,9 +675,9 @@ def many(form: str) -> bytes:
 @BOTH
 def test_a_hundred_thousand_records(form: str) -> None:
     data = many(form)
-    start = time.perf_counter()
+    start = time.process_time()
     fault, summary = read(data, form)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert isinstance(fault, SanitizerFault)
     assert isinstance(summary, SanitizerSummary)
     assert summary.errors == fault.records == fault.threads.count == MANY
@@ -695,9 +695,9 @@ def test_time_does_not_run_away_in_text(line: bytes) -> None:
     data = b"========= Invalid __global__ read of size 8 bytes\n" + (line + b"\n") * (
         8_000_000 // (len(line) + 1)
     )
-    start = time.perf_counter()
+    start = time.process_time()
     survives(data, "log")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.slow
@@ -713,6 +713,6 @@ def test_time_does_not_run_away_in_text(line: bytes) -> None:
 )
 def test_time_does_not_run_away_in_xml(body: bytes) -> None:
     data = b"<ComputeSanitizerOutput>" + body * (8_000_000 // len(body))
-    start = time.perf_counter()
+    start = time.process_time()
     survives(data, "xml")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
