@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,21 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
+
+
+def slowdown() -> float:
+    """How many times slower than when idle this machine computes just now, at least 1.
+
+    Limits of time are meant for a quiet machine with two cores of 2.6 GHz; a neighbour that takes half a core
+    must not make them fail.
+    """
+    start = time.process_time()
+    table: dict[int, str] = {}
+    for i in range(400_000):
+        table[i % 1000] = str(i)
+    return max(1.0, (time.process_time() - start) / 0.09)
+
+
 CORPUS = ROOT / "corpus"
 
 # The same examples on every machine: a failure in CI must be one at home.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import DumpCase, dump_folders, load_dump
+from conftest import DumpCase, dump_folders, load_dump, slowdown
 from cuwhy.locate.lines import MAX_ROWS, InlineFrame, LineTable, read_lines
 from cuwhy.read.coredump import CoreDump
 from cuwhy.read.cubin import Cubin
@@ -331,7 +331,7 @@ def test_rows_are_bounded() -> None:
     data = program(at(0), bytes([10 + 14 + 5]) * (MAX_ROWS * 2), END)
     started = time.process_time()
     table = read(data)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 5 * slowdown()
     assert len(table.rows) == MAX_ROWS
     assert "rows" in table.problem
     assert table.chain(1000) == [InlineFrame("/src/a.cu", 1, "")]
@@ -344,7 +344,7 @@ def test_file_names_are_bounded() -> None:
     assert "damaged" in table.problem
     long = read(program(at(0), COPY, advance(1), END, files=(b"y" * 3_000_000,)))
     assert len(long.chain(0)[0].file) < 20_000
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 5 * slowdown()
     assert tracemalloc.get_traced_memory()[1] < 100 << 20
     tracemalloc.stop()
 
@@ -356,7 +356,7 @@ def test_many_sequences_end_in_time() -> None:
     table = read(data)
     for n in range(2_000):
         assert table.chain(16 * (59_999 - n))
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 5 * slowdown()
 
 
 @given(st.binary(max_size=300))

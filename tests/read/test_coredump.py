@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import slowdown
 from cuwhy.case import open_case
 from cuwhy.diagnosing import conclude, read_coredump
 from cuwhy.model.errors import InputError
@@ -191,7 +192,7 @@ def test_damage(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         start = time.process_time()
         with contextlib.suppress(InputError):
             diagnosed(bytes(data))
-        assert time.process_time() - start < 5
+        assert time.process_time() - start < 5 * slowdown()
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
