@@ -678,7 +678,8 @@ def test_a_hundred_thousand_records(form: str) -> None:
     data = many(form)
     start = time.process_time()
     fault, summary = read(data, form)
-    assert time.process_time() - start < 5 * slowdown()
+    # 3.0 s (XML) and 4.5 s (text) on the quiet machine; twice that while a neighbour takes the caches.
+    assert time.process_time() - start < 9 * slowdown()
     assert isinstance(fault, SanitizerFault)
     assert isinstance(summary, SanitizerSummary)
     assert summary.errors == fault.records == fault.threads.count == MANY
