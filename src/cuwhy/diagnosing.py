@@ -182,6 +182,9 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
             f"{name}: the launch recorder's own file",
             hint="the .json in the case that `cuwhy run` wrote has the same",
         )
+    elif kind == "tensors":
+        # Names for the addresses of a core dump; of itself it says nothing.
+        pass
     elif kind == "ncu-report":
         raise InputError(f"{name}: a Nsight Compute report; this version does not read profiles yet")
     elif kind == "pickle":

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cuwhy.capture.run import Dump, Observed
+from cuwhy.capture.run import Dump, Observed, Tensors
 from cuwhy.model.errors import CuwhyError, InputError
 
 #: Below the case format's own limits, so that the rest still fits.
@@ -114,8 +114,10 @@ def _steps(seen: Observed, contents: _Contents) -> Iterator[tuple[str, Callable[
         yield f"the copy of {name}", lambda d=data, n=name: _add_log(contents, n, d)  # type: ignore[misc]
     for name, data in seen.launches.items():
         yield f"the launch log {name}", lambda d=data, n=name: contents.add(n, d, "launchlog", tool="cuwhy")  # type: ignore[misc]
+    for item in seen.tensors:
+        yield item.path.name, lambda t=item: _add_tensors(contents, t)  # type: ignore[misc]
     for path in seen.stacks:
-        yield path.name, lambda p=path: contents.add(p.name, p.read_bytes(), "log", tool="py-spy")  # type: ignore[misc]
+        yield path.name, lambda p=path: contents.add(p.name, p.read_bytes(), "log")  # type: ignore[misc]
 
 
 def _add_dump(contents: _Contents, dump: Dump, name: str) -> None:
@@ -140,6 +142,11 @@ def _add_dump(contents: _Contents, dump: Dump, name: str) -> None:
     contents.add(clean_name(name), slim, "coredump", f"{note}; slimmed from {size} bytes", "CUDA driver")
     for listing, text in sass_artefacts(name, slim).items():
         contents.add(listing, text, "sass")
+
+
+def _add_tensors(contents: _Contents, item: Tensors) -> None:
+    data = item.path.read_bytes()
+    contents.add(item.path.name, data, "tensors", f"{item.label}, at its first CUDA error", "cuwhy")
 
 
 def _add_log(contents: _Contents, name: str, data: bytes) -> None:

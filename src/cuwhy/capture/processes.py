@@ -82,6 +82,16 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def catches(pid: int, number: int) -> bool:
+    """Tell whether a process has a handler of its own for a signal."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            line = next((line for line in file if line.startswith("SigCgt:")), "")
+        return int(line.partition(":")[2], 16) >> (number - 1) & 1 == 1
+    except (OSError, ValueError):
+        return False
+
+
 def is_python(pid: int) -> bool:
     """Tell whether a process runs a Python interpreter."""
     try:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cuwhy.capture.control import POKE, announced
 from cuwhy.capture.coredump_env import DumpSettings, complete, dump_settings, is_python, regular
+from cuwhy.capture.hook import DEFAULT_HISTORY, deaf_option, hook_variables, tensor_files
 from cuwhy.capture.passthrough import Streams
 from cuwhy.capture.processes import MARK, environment_of, processes_of, rank_of, signal_all
 from cuwhy.capture.recorder import Control, prepare
@@ -75,6 +76,15 @@ class Dump:
     asked: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """What the PyTorch hook wrote at a process's first CUDA error: the file, its pid, and a label as of a dump."""
+
+    path: Path
+    pid: int
+    label: str
+
+
 @dataclass(slots=True)
 class Observed:
     """What a run left.
@@ -87,6 +97,7 @@ class Observed:
         logs: what it printed, by "stdout", "stderr" or "output" (both in one).
         stacks: files with Python stacks.
         launches: what each process launched and allocated, as artefacts of a case by name.
+        tensors: what the PyTorch hook wrote, earliest first.
         ended: why cuwhy ended the program, empty when it ended by itself.
         environment: what it ran with.
         notes: what could not be had, one sentence each.
@@ -101,6 +112,7 @@ class Observed:
     logs: dict[str, bytes] = field(default_factory=dict)
     stacks: list[Path] = field(default_factory=list)
     launches: dict[str, bytes] = field(default_factory=dict)
+    tensors: list[Tensors] = field(default_factory=list)
     ended: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -116,6 +128,7 @@ def observe(
     command: Sequence[str],
     *,
     hang_after: float = 0.0,
+    history: str = DEFAULT_HISTORY,
     recorder: bool = True,
     control: Control | None = None,
 ) -> Observed:
@@ -127,6 +140,7 @@ def observe(
             counts as hung; 0 never.
         recorder: False leaves out the launch recorder.
         control: what the recorder does to chosen launches.
+        history: what PyTorch's allocator records, one of :data:`cuwhy.capture.hook.HISTORIES`.
 
     Raises:
         NotStarted: it could not be started.
@@ -136,7 +150,7 @@ def observe(
         raise ToolMissing("`cuwhy run` works on Linux only", hint="record there, diagnose here")
     folder = _new_folder()
     try:
-        return _Run(tuple(command), folder, hang_after, recorder, control).go()
+        return _Run(tuple(command), folder, hang_after, history, recorder, control).go()
     except BaseException:
         import shutil
 
@@ -168,10 +182,12 @@ class _Run:
         command: tuple[str, ...],
         folder: Path,
         hang_after: float,
+        history: str,
         recorder: bool,
         control: Control | None,
     ) -> None:
         self.hang_after = hang_after
+        self.history = history
         self.recorder, self.control = recorder, control
         self.seen = Observed(command, folder)
         self.mark = folder.name
@@ -221,6 +237,11 @@ class _Run:
             environment |= recorder.environment
             if recorder.note:
                 self.seen.notes.append(recorder.note)
+        environment |= hook_variables(environment, self.seen.folder, self.history)
+        if option := deaf_option(self.seen.command):
+            self.seen.notes.append(
+                f"`python {option}` reads no PYTHONPATH: no tensor names, and no Python stacks without py-spy"
+            )
         with contextlib.suppress(OSError):
             disk = os.statvfs(self.seen.folder)
             free = disk.f_bavail * disk.f_frsize
@@ -409,6 +430,8 @@ class _Run:
             from cuwhy.capture.launches import launch_logs
 
             seen.launches = launch_logs(seen.folder)
+        for path, pid in tensor_files(seen.folder):
+            seen.tensors.append(Tensors(path, pid, self.labels.get(pid, f"pid {pid}")))
         seen.logs = {channel.name: channel.content() for channel in self.streams.channels}
         last = next((seen.logs[name] for name in ("output", "stderr") if name in seen.logs), b"")
         seen.open_line = bool(last) and not last.endswith(b"\n") and os.isatty(2)

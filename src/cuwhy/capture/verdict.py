@@ -57,7 +57,14 @@ def judge(seen: Observed) -> Verdict:
     # The dump of the process that failed first; what failed after it is most likely its consequence.
     first = [dump.path for dump in seen.dumps[:1]]
     launches = _launch_files(seen)
-    for files in ([*first, *logs, *launches], [*first, *logs], first, logs):
+    tensors = [item.path for item in seen.tensors if not seen.dumps or item.pid == seen.dumps[0].pid][:1]
+    for files in (
+        [*first, *logs, *launches, *tensors],
+        [*first, *logs, *launches],
+        [*first, *logs],
+        first,
+        logs,
+    ):
         if not files:
             continue
         try:

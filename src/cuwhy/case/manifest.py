@@ -42,6 +42,7 @@ KINDS = (
     "sass",
     "source",
     "reruns",
+    "tensors",
     "other",
 )
 

@@ -54,6 +54,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="no output and no launch for so long (60s, 5m) is a hang: take a GPU core dump and end the program",
     )
     parser.add_argument(
+        "--history",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="have PyTorch's allocator record who allocated and freed what (docs/run.md: what it costs)",
+    )
+    parser.add_argument(
         "--no-recorder", action="store_true", help="do not record launches: no library is preloaded"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder with the raw evidence")
@@ -105,9 +111,16 @@ def run(arguments: argparse.Namespace) -> int:
 
         # Before the program runs: an hour later it would be too late to say so.
         refuse_existing(Path(arguments.case), overwrite=arguments.force)
+    from cuwhy.capture.hook import DEFAULT_HISTORY, FULL_HISTORY
     from cuwhy.capture.run import observe
 
-    seen = observe(arguments.command, hang_after=arguments.hang_after, recorder=not arguments.no_recorder)
+    history = {None: DEFAULT_HISTORY, True: FULL_HISTORY, False: "off"}[arguments.history]
+    seen = observe(
+        arguments.command,
+        hang_after=arguments.hang_after,
+        history=history,
+        recorder=not arguments.no_recorder,
+    )
     code = _exit_code(seen)
     try:
         _afterwards(arguments, seen, code)
