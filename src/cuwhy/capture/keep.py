@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cuwhy.capture.launches import launch_logs
 from cuwhy.capture.run import Dump, Observed, Tensors
 from cuwhy.model.errors import CuwhyError, InputError
 
@@ -112,7 +113,7 @@ def _steps(seen: Observed, contents: _Contents) -> Iterator[tuple[str, Callable[
         yield f"the core dump of {dump.label}", lambda d=dump, n=name: _add_dump(contents, d, n)  # type: ignore[misc]
     for name, data in seen.logs.items():
         yield f"the copy of {name}", lambda d=data, n=name: _add_log(contents, n, d)  # type: ignore[misc]
-    for name, data in seen.launches.items():
+    for name, data in (seen.launches or launch_logs(seen.folder)).items():
         yield f"the launch log {name}", lambda d=data, n=name: contents.add(n, d, "launchlog", tool="cuwhy")  # type: ignore[misc]
     for item in seen.tensors:
         yield item.path.name, lambda t=item: _add_tensors(contents, t)  # type: ignore[misc]

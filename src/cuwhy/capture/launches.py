@@ -26,6 +26,8 @@ _MAX_FILES = 64
 #: Larger ones take addr2line too long.
 _MAX_BINARY = 256 << 20
 _RESOLVE_SECONDS = 20.0
+#: Binaries of packages have no line tables, and are large.
+_PACKAGES = ("/site-packages/", "/dist-packages/")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/cuda")
 
 
@@ -44,6 +46,21 @@ def launch_logs(folder: Path) -> dict[str, bytes]:
         if log.launch_count or log.memory_count:
             found[path.name.removesuffix(".bin") + ".json"] = slim(log)
     return found
+
+
+def launches_so_far(folder: Path) -> int:
+    """Return how many launches all processes have made, from the counters alone."""
+    total = 0
+    for number, entry in enumerate(folder.glob("launches.*.bin")):
+        if number >= _MAX_FILES:
+            break
+        try:
+            with entry.open("rb") as file:
+                file.seek(rawlog.LAUNCH_COUNTER_AT)
+                total += int.from_bytes(file.read(8), "little")
+        except OSError:
+            continue
+    return total
 
 
 def slim(log: RawLog) -> bytes:
@@ -195,7 +212,9 @@ def _readable(module: str) -> bool:
         status = os.stat(module)
     except (OSError, ValueError):
         return False
-    return module.startswith("/") and stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BINARY
+    if not module.startswith("/") or any(mark in module for mark in _PACKAGES):
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BINARY
 
 
 def _addr2line(tool: str, module: str, offsets: list[int]) -> list[list[tuple[str, str, int]]]:

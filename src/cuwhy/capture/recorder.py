@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
@@ -127,7 +126,7 @@ def _library(folder: Path) -> Path:
 
 def _key(compiler: str | None) -> str:
     """What the binary depends on: sources, compiler, C library, machine."""
-    digest = hashlib.sha256(repr((_FLAGS, platform.machine(), _libc())).encode())
+    digest = hashlib.sha256(repr((_FLAGS, os.uname().machine, _libc())).encode())
     for source in _SOURCES:
         digest.update((_NATIVE / source).read_bytes())
     if compiler is not None:

@@ -274,17 +274,18 @@ class _Run:
     def _watch(self) -> None:
         begin = moved = time.monotonic()
         look = 0.0
-        progress = -1
+        progress = (-1, 0)
         while self.child.ended() is None and not self.immortal:
             self._pause(_TICK)
             now = time.monotonic()
             if now >= look:
                 look = now + (_TICK if self._ours() else _FOREIGN_TICK)
                 self._label()
-                if (current := self.streams.written()) != progress:
+                if (current := (self.streams.written(), self._launched())) != progress:
                     progress, moved = current, now
                 elif self.hang_after and now - moved >= self.hang_after:
-                    self._end(f"no output for {self.hang_after:g} s")
+                    what = "no output and no launch" if progress[1] else "no output"
+                    self._end(f"{what} for {self.hang_after:g} s")
             if self.poked:
                 self._end("asked by `cuwhy poke`")
             elif self.twice:
@@ -298,6 +299,14 @@ class _Run:
         if not self.streams.drain():
             self.streams.linger()
         self.child.reap()
+
+    def _launched(self) -> int:
+        """Launches so far: a program that launches without a word is at work."""
+        if not self.hang_after or not self.recorder:
+            return 0
+        from cuwhy.capture.launches import launches_so_far
+
+        return launches_so_far(self.seen.folder)
 
     def _ours(self) -> bool:
         folder = str(self.seen.folder)

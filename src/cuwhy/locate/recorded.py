@@ -53,7 +53,7 @@ def record_of(launch: Launch, records: Iterable[LaunchRecord]) -> LaunchRecord |
 
     The dump's grid id is the launch's number.  It is not taken on trust: kernel and sizes must
     agree, and where the numbers have drifted (kernels that the driver launched for itself, replayed
-    graphs) the last launch before it with the same kernel and sizes counts.
+    graphs, a context that was reset) the last launch with the same kernel and sizes counts.
     """
     same = [
         record
@@ -71,7 +71,9 @@ def record_of(launch: Launch, records: Iterable[LaunchRecord]) -> LaunchRecord |
     named = [record for record in same if record.kernel]
     before = [record for record in named if 0 < record.number <= launch.grid_id]
     captured = [record for record in named if "captured" in record.flags]
-    for group in (before, captured):
+    # A context that was reset counts from 1 again; the recorder may not have seen that.
+    later = [record for record in named if record.number > launch.grid_id]
+    for group in (before, captured, later):
         if group:
             return group[-1]
     return None

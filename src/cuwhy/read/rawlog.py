@@ -30,7 +30,9 @@ _STACK = struct.Struct("<4I2Q")
 _FRAME = struct.Struct("<IIQ")
 _RECORD_SIZES = (_LAUNCH.size, _MEMORY.size, 256, _FUNCTION.size, _STACK.size, 1)
 _LAUNCHES, _EVENTS, _REFUSED, _FUNCTIONS, _STACKS, _TEXT = range(6)
-_AREAS_AT, _COUNTERS_AT, _LOST_AT = 40, 192, 448
+_AREAS_AT, _LOST_AT = 40, 448
+#: The number of launches so far, a 64-bit word.
+LAUNCH_COUNTER_AT = 192
 
 KERNEL, COOPERATIVE, GRAPH, LOAD = 1, 2, 3, 4
 ALLOC, FREE, MAP, UNMAP = 1, 2, 3, 4
@@ -142,7 +144,7 @@ class RawLog:
             if record != size or offset < 4096 or offset + record * count > len(data):
                 raise InputError(f"{name}: the launch log is damaged")
             self._areas.append((offset, count))
-        counters = struct.unpack_from("<Q56xQ56xQ56x", data, _COUNTERS_AT)
+        counters = struct.unpack_from("<Q56xQ56xQ56x", data, LAUNCH_COUNTER_AT)
         self.launch_count, self.memory_count, self.refused_count = counters
         self.lost: tuple[int, ...] = struct.unpack_from("<4Q", data, _LOST_AT)
 

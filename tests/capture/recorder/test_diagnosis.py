@@ -83,3 +83,12 @@ def test_another_kernel_is_not_taken_for_it(
     done = run(bench, tmp_path, "--", sys.executable, HERE / "host.py", dump, "other_kernel")
     assert done.returncode == 1
     assert "host.py:" not in done.stderr.replace("made at host.py:", "")
+
+
+def test_launching_without_a_word_is_no_hang(bench: Bench, tmp_path: Path) -> None:
+    arguments = ("--hang-after", "0.6s", "--", sys.executable, HERE / "stress.py", "2")
+    done = run(bench, tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    # The same program, not recorded, has been silent for too long.
+    (tmp_path / "again").mkdir()
+    assert run(bench, tmp_path / "again", "--no-recorder", *arguments).returncode == 124

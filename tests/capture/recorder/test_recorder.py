@@ -115,6 +115,28 @@ def test_python_frames(bench: Bench, tmp_path: Path) -> None:
     assert block.frames[0].line == line_of("# MADE HERE", "host.py")
 
 
+@pytest.mark.slow
+def test_python_threads_whose_code_comes_and_goes(bench: Bench, tmp_path: Path) -> None:
+    run = bench.run(tmp_path / "log", sys.executable, HERE / "stress.py", "3")
+    assert (run.code, run.err) == (0, "")
+    (raw,) = run.raw
+    launches = int(run.out)
+    assert launches > 1000
+    assert raw.launch_count >= launches
+    # No stack is mixed from two: every frame is one that the source has.
+    known = re.compile(
+        r"made_\d+_é|launch|generator|worker|endless|run|_bootstrap(_inner)?|<lambda>|<module>"
+    )
+    stacks = {launch.stack for launch in raw.launches()}
+    frames = [frame for stack in stacks for frame in raw.stack(stack) if not frame.native]
+    assert frames, raw.lost
+    lines = len((HERE / "stress.py").read_text().splitlines())
+    for frame in frames:
+        assert known.fullmatch(frame.function.rpartition(".")[2]), frame
+        limit = 9 if frame.file.startswith("<made ") else lines if frame.file.endswith("stress.py") else 5000
+        assert 1 <= frame.value <= limit, frame
+
+
 def test_threads_count_every_launch_once(bench: Bench, tmp_path: Path) -> None:
     run = bench.run(tmp_path / "log", "program", "proc", "threads", "50000")
     assert run.code == 0

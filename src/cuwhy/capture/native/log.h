@@ -234,37 +234,47 @@ static inline uint32_t intern_function(struct log *log, const char *name, uint32
     return 0;
 }
 
-/* Id of a stack that is known, else 0. */
-static inline uint32_t find_stack(struct log *log, uint64_t hash) {
-    uint32_t count = log->counts[AREA_STACKS];
+/* Stacks stand in the file once, by content.  Which it is, is found by a hash of the addresses it was read from. */
+#define STACK_CACHE 16384u
+static struct cache_entry stack_cache[STACK_CACHE];
+
+static inline uint32_t known_stack(uint64_t addresses) {
+    uint64_t id;
+    addresses |= 1;
+    return cache_get(cache_slot(stack_cache, STACK_CACHE, addresses), addresses, &id) ? (uint32_t)id : 0;
+}
+
+/* Naming the frames of a stack that finds no room would cost microseconds at each launch. */
+static inline int stacks_are_full(struct log *log) {
+    return atomic_load_explicit(&log->header->lost.stacks, relaxed) > 1024;
+}
+
+/* Store a stack once; its id, or 0 when there is no room. */
+static inline uint32_t intern_stack(struct log *log, uint64_t addresses, uint32_t kind,
+                                    const struct frame_record *frames, uint32_t n) {
+    uint32_t count = log->counts[AREA_STACKS], offset = 0;
+    uint64_t hash = mix(kind, n);
+    for (uint32_t i = 0; i < n; i++)
+        hash = mix(mix(hash, (uint64_t)frames[i].file << 32 | frames[i].function), frames[i].value);
+    addresses |= 1;
     for (uint32_t probe = 0; probe < PROBES; probe++) {
         uint32_t i = (uint32_t)(hash + probe) & (count - 1);
         struct stack_record *slot = &log->stacks[i];
         uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
-        if (state == 0) return 0;
-        if (state == 2 && slot->hash == hash) return i + 1;
-    }
-    return 0;
-}
-
-static inline uint32_t add_stack(struct log *log, uint64_t hash, uint32_t kind, const struct frame_record *frames,
-                                 uint32_t n) {
-    uint32_t count = log->counts[AREA_STACKS];
-    uint32_t offset = take_text(log, n * (uint32_t)sizeof *frames);
-    for (uint32_t probe = 0; offset && probe < PROBES; probe++) {
-        uint32_t i = (uint32_t)(hash + probe) & (count - 1);
-        struct stack_record *slot = &log->stacks[i];
-        uint32_t state = 0;
-        if (atomic_compare_exchange_strong(&slot->state, &state, 1)) {
+        if (state == 0) {
+            if (!offset && !(offset = take_text(log, n * (uint32_t)sizeof *frames))) break;
+            if (!atomic_compare_exchange_strong(&slot->state, &state, 1)) continue;
             __builtin_memcpy(log->text + offset, frames, n * sizeof *frames);
             slot->kind = kind;
             slot->count = n;
             slot->frames = offset;
             slot->hash = hash;
             atomic_store_explicit(&slot->state, 2, memory_order_release);
-            return i + 1;
+        } else if (state != 2 || slot->hash != hash) {
+            continue;
         }
-        if (state == 2 && slot->hash == hash) return i + 1;
+        cache_put(cache_slot(stack_cache, STACK_CACHE, addresses), addresses, i + 1);
+        return i + 1;
     }
     count_one(log->header->lost.stacks);
     return 0;

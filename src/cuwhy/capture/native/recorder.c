@@ -266,7 +266,7 @@ static int map_log(const char *path, uint32_t scale) {
         sizeof(struct function_record), sizeof(struct stack_record),  1,
     };
     const uint32_t counts[AREAS] = {
-        16384 / scale, 32768 / scale, 64, 8192 / scale, 8192 / scale, (2u << 20) / scale,
+        16384 / scale, 32768 / scale, 64, 8192 / scale, 16384 / scale, (4u << 20) / scale,
     };
     uint64_t size = CUWHY_HEADER_SIZE, offsets[AREAS];
     for (int i = 0; i < AREAS; i++) {
@@ -310,6 +310,7 @@ static void after_fork_in_child(void) {
     if (atomic_load(&log_state) == LOG_OPEN) munmap(the_log.header, the_log.size);
     memset(&the_log, 0, sizeof the_log);
     memset(string_cache, 0, sizeof string_cache);
+    memset(stack_cache, 0, sizeof stack_cache);
     memset(handles, 0, sizeof handles);
     memset(&last_context, 0, sizeof last_context);
     own_thread = 0;

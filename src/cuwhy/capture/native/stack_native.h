@@ -178,16 +178,16 @@ static uint64_t hash_native(const uintptr_t *ips, uint32_t count) {
 static uint32_t native_stack(struct log *log, struct here here) {
     uintptr_t ips[CUWHY_MAX_FRAMES];
     uint32_t count = walk_known(here, ips);
-    uint32_t id = count ? find_stack(log, hash_native(ips, count)) : 0;
-    if (id) return id;
+    uint32_t id = count ? known_stack(hash_native(ips, count)) : 0;
+    if (id || stacks_are_full(log)) return id;
     count = unwind(here, ips);
     if (!count) return 0;
     uint64_t hash = hash_native(ips, count);
-    id = find_stack(log, hash);
+    id = known_stack(hash);
     if (id) return id;
     struct frame_record frames[CUWHY_MAX_FRAMES];
     for (uint32_t i = 0; i < count; i++) frames[i] = name_native(log, ips[i]);
-    return add_stack(log, hash, STACK_NATIVE, frames, count);
+    return intern_stack(log, hash, STACK_NATIVE, frames, count);
 }
 
 static void native_start(void *(*find)(void *, const char *)) {

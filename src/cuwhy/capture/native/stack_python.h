@@ -297,7 +297,7 @@ static uint32_t python_stack_by_api(struct log *log) {
         frame = back;
     }
     if (frame) python.decref(frame);
-    if (count) id = find_stack(log, hash);
+    if (count) id = known_stack(hash);
     int is_new = count && !id;
     for (uint32_t i = 0; i < count; i++) {
         if (is_new) {
@@ -310,7 +310,7 @@ static uint32_t python_stack_by_api(struct log *log) {
             python.decref(walked[i].code);
         }
     }
-    if (is_new) id = add_stack(log, hash, STACK_PYTHON, frames, count);
+    if (is_new) id = intern_stack(log, hash, STACK_PYTHON, frames, count);
     python.restore(type, value, traceback);
     return id;
 }
@@ -333,11 +333,11 @@ static uint32_t python_stack(struct log *log) {
     uint64_t hash;
     uint32_t count = python_walk(walked, &hash);
     if (!count) return 0;
-    uint32_t id = find_stack(log, hash);
-    if (id) return id;
+    uint32_t id = known_stack(hash);
+    if (id || stacks_are_full(log)) return id;
     struct frame_record frames[CUWHY_MAX_FRAMES];
     uint32_t n = name_python(log, walked, count, frames);
-    return add_stack(log, hash, STACK_PYTHON, frames, n);
+    return intern_stack(log, hash, STACK_PYTHON, frames, n);
 }
 
 #endif
