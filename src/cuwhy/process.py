@@ -115,8 +115,9 @@ class Child:
         stderr: int,
         own_group: bool,
         unblock: Iterable[int] = (),
+        stdin: int | None = None,
     ) -> None:
-        """Start ``argv`` with standard input inherited.
+        """Start ``argv`` with standard input inherited, where no other is given.
 
         Args:
             argv: program, found as a shell finds it, and arguments.
@@ -125,6 +126,7 @@ class Child:
             stderr: the same for standard error.
             own_group: True puts it into a process group of its own.
             unblock: signals that are blocked here and must not be there.
+            stdin: file descriptor for its standard input.
 
         Raises:
             OSError: when the program cannot be started.
@@ -141,6 +143,7 @@ class Child:
         # No thread runs yet when the program is started, so what preexec_fn is warned of cannot happen.
         self._process = subprocess.Popen(
             list(argv),
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             env=dict(env),

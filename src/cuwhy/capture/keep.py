@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from cuwhy.capture.launches import launch_logs
@@ -44,12 +44,17 @@ class _Contents:
             self.tools[name] = (tool, "")
 
 
-def keep(seen: Observed, targets: list[tuple[Path, bool]]) -> tuple[Path | None, list[str]]:
+def keep(
+    seen: Observed,
+    targets: list[tuple[Path, bool]],
+    extra: Mapping[str, tuple[bytes, str]] | None = None,
+) -> tuple[Path | None, list[str]]:
     """Write the case to the first target that takes it.
 
     Args:
         seen: what the run left.
         targets: file names and whether one that exists is replaced, best first.
+        extra: further artefacts, content and kind by name.
 
     Returns:
         The case, or None where no target took it, and what could not be kept, one sentence each.
@@ -66,6 +71,8 @@ def keep(seen: Observed, targets: list[tuple[Path, bool]]) -> tuple[Path | None,
         except Exception as error:
             # A damaged dump must not cost the log; the folder still has it with --keep.
             problems.append(f"{what} is not in the case: {type(error).__name__}: {error}"[:300])
+    for name, (data, kind) in (extra or {}).items():
+        contents.add(name, data, kind, tool="cuwhy")
     if not contents.artefacts:
         return None, problems
     system = os.uname()

@@ -148,7 +148,7 @@ def observe(
     """
     if not hasattr(signal, "sigtimedwait") or sys.platform != "linux":
         raise ToolMissing("`cuwhy run` works on Linux only", hint="record there, diagnose here")
-    folder = _new_folder()
+    folder = new_folder()
     try:
         return _Run(tuple(command), folder, hang_after, history, recorder, control).go()
     except BaseException:
@@ -158,7 +158,7 @@ def observe(
         raise
 
 
-def _new_folder() -> Path:
+def new_folder() -> Path:
     """Make a folder for artefacts; not tempfile, which costs 10 ms to import."""
     places = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     problem = ""

@@ -74,6 +74,24 @@ class OrderedPair:
     later: int
     alone: bool | None = None
 
+    @property
+    def sentence(self) -> str:
+        """What the bisection showed."""
+        first = self.earlier + 1
+        where = f"launch {first}" if first == self.later else f"any of the launches {first} to {self.later}"
+        what = f"launch {self.earlier}" if self.earlier else "what was issued before the first launch"
+        if self.alone:
+            return (
+                f"one synchronisation, before {where}, cures; before any other launch it does not: "
+                f"launch {self.later} must wait for {what}"
+            )
+        if self.alone is None:
+            return f"launch {self.later} must wait for {what}; whether that is all was not tried"
+        return (
+            f"the last pair of launches that nothing orders is {self.earlier} and {self.later}; there are more, as a "
+            "synchronisation there alone does not cure"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
@@ -258,8 +276,14 @@ class RerunPattern:
                 f"with GPU core dumps on, it {self.captured.text}",
             ]
         for outcome in self.others:
+            if any(setting.kind == "synchronized" for setting in outcome.settings):
+                # The steps of the bisection say nothing singly.
+                continue
             words = " and ".join(setting.text for setting in outcome.settings)
             lines.append(f"with {words}, it {outcome.text}")
+        pair = self.pair
+        if pair is not None:
+            lines.append(pair.sentence)
         return tuple(lines)
 
 

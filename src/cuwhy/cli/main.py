@@ -17,7 +17,7 @@ exit codes:
 
 def _parser() -> argparse.ArgumentParser:
     from cuwhy import __version__
-    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, registers, run
+    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, registers, resume, run
 
     parser = argparse.ArgumentParser(
         prog="cuwhy",
@@ -28,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cuwhy {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     run.add_parser(verbs)
+    resume.add_parser(verbs)
     diagnose.add_parser(verbs)
     causes.add_parsers(verbs)
     case.add_parser(verbs)

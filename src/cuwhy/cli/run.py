@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwhy.capture.probes.execute import Input
     from cuwhy.capture.run import Observed
     from cuwhy.capture.verdict import Verdict
 
@@ -18,11 +19,12 @@ EXIT_SWALLOWED = 99
 EXIT_ENDED = 124
 
 _DESCRIPTION = """\
-Run a program once, and say why when a kernel of it fails or hangs.
+Run a program, and say why when a kernel of it fails or hangs.
 
 The program has your terminal, its output passes through unchanged, and the exit
 code is its own. cuwhy prints only afterwards, to standard error, and nothing when
-all went well. See docs/run.md.
+all went well. When a GPU failure leaves its cause open, the program is run again in
+other ways, within --budget, its output then going to files. See docs/run.md.
 """
 _EXITS = f"""\
 exit codes: the program's own (killed by a signal: cuwhy ends by the same signal), except
@@ -34,6 +36,8 @@ exit codes: the program's own (killed by a signal: cuwhy ends by the same signal
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register the verb."""
+    from cuwhy.cli import pursuing
+
     parser = verbs.add_parser(
         "run",
         help="run a program and say why it failed or hung",
@@ -62,6 +66,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--no-recorder", action="store_true", help="do not record launches: no library is preloaded"
     )
+    pursuing.add_arguments(parser)
     parser.add_argument("--keep", action="store_true", help="keep the folder with the raw evidence")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="reasons, values, facts; one line on success"
@@ -76,7 +81,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     argparse treats ``--`` differently from one Python version to the next, and would
     take it out of the program's own arguments.
     """
-    if argv and argv[0] == "run" and "--" in argv:
+    if argv and argv[0] in ("run", "resume") and "--" in argv:
         at = list(argv).index("--")
         return list(argv[:at]), list(argv[at + 1 :])
     return list(argv), []
@@ -112,8 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
         # Before the program runs: an hour later it would be too late to say so.
         refuse_existing(Path(arguments.case), overwrite=arguments.force)
     from cuwhy.capture.hook import DEFAULT_HISTORY, FULL_HISTORY
+    from cuwhy.capture.probes.execute import Input
     from cuwhy.capture.run import observe
 
+    standard_input = Input.now()
     history = {None: DEFAULT_HISTORY, True: FULL_HISTORY, False: "off"}[arguments.history]
     seen = observe(
         arguments.command,
@@ -123,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     code = _exit_code(seen)
     try:
-        _afterwards(arguments, seen, code)
+        _afterwards(arguments, seen, code, standard_input)
     except KeyboardInterrupt:
         _say(seen, [f"interrupted; the evidence is in {seen.folder}"])
     except Exception as error:
@@ -145,23 +152,28 @@ def _exit_code(seen: Observed) -> int:
     return seen.code
 
 
-def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int) -> None:
+def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int, standard_input: Input) -> None:
     import shutil
+
+    from cuwhy.cli import pursuing
 
     lines: list[str] = []
     text = ""
     case = None
     kept_folder = bool(arguments.keep)
-    if code or arguments.case:
+    if code or arguments.case or pursuing.wanted(arguments):
         from cuwhy.capture.verdict import judge
 
+        asked = pursuing.asked_by(arguments)
         verdict = judge(seen)
+        outcome = pursuing.outcome_of(seen, asked)
+        goes_on = pursuing.goes_on(arguments, seen, verdict, asked, outcome)
         text = _diagnosis_text(arguments, seen, verdict)
         lines += _what_happened(seen)
         lines += verdict.notes
         found = bool(seen.dumps) or verdict.found or bool(seen.ended)
-        if found or arguments.case:
-            case, problems = _keep(arguments, seen)
+        if found or arguments.case or goes_on:
+            case, problems = _keep(arguments, seen, pursuing.artefact(asked, outcome))
             lines += problems
             # What no case could take must not be lost.
             kept_folder = kept_folder or (case is None and bool(seen.dumps or seen.stacks))
@@ -169,6 +181,13 @@ def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int) -> Non
             lines += seen.notes
         if not seen.dumps and not verdict.found and not seen.ended and not code:
             text = ""
+        if goes_on and case is not None:
+            _say(seen, lines)
+            seen.open_line = False
+            text, lines = pursuing.pursue(
+                case, pursuing.subject_of(seen.command, standard_input, asked), asked, seen.folder / "rerun",
+                arguments,
+            )  # fmt: skip
     if arguments.verbose and seen.notes and seen.notes[0] not in lines:
         lines += seen.notes
     if case is not None:
@@ -196,21 +215,16 @@ def _what_happened(seen: Observed) -> list[str]:
 
 
 def _diagnosis_text(arguments: argparse.Namespace, seen: Observed, verdict: Verdict) -> str:
-    import os
-    import shutil
-    import sys
+    from cuwhy.cli.pursuing import rendered
 
     if verdict.diagnosis is None or not (verdict.found or seen.dumps):
         return ""
-    from cuwhy.report.text import render
-
-    terminal = sys.stderr.isatty()
-    colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = min(shutil.get_terminal_size((80, 24)).columns, 110) if terminal else 80
-    return render(verdict.diagnosis, width=width, colour=colour, verbose=arguments.verbose)
+    return rendered(verdict.diagnosis, verbose=arguments.verbose)
 
 
-def _keep(arguments: argparse.Namespace, seen: Observed) -> tuple[Path | None, list[str]]:
+def _keep(
+    arguments: argparse.Namespace, seen: Observed, extra: dict[str, tuple[bytes, str]]
+) -> tuple[Path | None, list[str]]:
     from pathlib import Path
 
     from cuwhy.capture.keep import default_targets, keep
@@ -218,25 +232,13 @@ def _keep(arguments: argparse.Namespace, seen: Observed) -> tuple[Path | None, l
     targets = default_targets(seen.command)
     if arguments.case:
         targets.insert(0, (Path(arguments.case), arguments.force))
-    return keep(seen, targets)
+    return keep(seen, targets, extra)
 
 
 def _say(seen: Observed, lines: list[str], text: str = "") -> None:
-    """Write one block to standard error; whoever does not read it loses it, nothing else."""
-    import sys
+    from cuwhy.cli.pursuing import say
 
-    from cuwhy.report.escape import safe
-
-    if not lines and not text:
-        return
-    block = ("\n" if seen.open_line else "") + text + ("\n" if text and lines else "")
-    block += "".join(f"cuwhy: {safe(line)}\n" for line in lines)
-    try:
-        encoding = sys.stderr.encoding or "utf-8"
-        sys.stderr.write(block.encode(encoding, "replace").decode(encoding))
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        pass
+    say(lines, text, open_line=seen.open_line)
 
 
 def _die_by(number: int) -> None:

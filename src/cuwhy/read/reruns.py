@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cuwhy.model.errors import InputError
@@ -24,17 +25,44 @@ _MARK = re.compile(rb'\s*\{\s*"format"\s*:\s*"cuwhy-reruns"')
 _JUDGED = ("exit code", "oracle", "output", "core dump")
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user asked of the reruns, kept so that they can go on later.
+
+    Attributes:
+        oracle: shell command that tells a pass; fails_with: text that a failing run prints.
+        checks: checkers asked for.
+        repeat: runs of the command as it is; 0: as many as the plan thinks right.
+        fails: the user says that the command fails without cuwhy.
+    """
+
+    oracle: str = ""
+    fails_with: str = ""
+    checks: tuple[str, ...] = ()
+    repeat: int = 0
+    fails: bool = False
+
+
 def looks_like_reruns(head: bytes) -> bool:
     """Tell from its beginning whether a file holds outcomes of reruns."""
     return _MARK.match(head) is not None
 
 
-def write_reruns(reruns: Sequence[Rerun]) -> bytes:
+def write_reruns(reruns: Sequence[Rerun], asked: Asked = Asked()) -> bytes:
     """Return the outcomes as the file's bytes: ASCII JSON, one rerun a line."""
     # The first runs tell how often the plain command fails; the last ones where the bisection stands.
     kept = reruns if len(reruns) <= MAX_RERUNS else [*reruns[: MAX_RERUNS // 2], *reruns[-MAX_RERUNS // 2 :]]
     lines = [json.dumps(_plain(rerun), ensure_ascii=True, allow_nan=False) for rerun in kept]
-    head = f'{{"format": "{FORMAT}", "version": {VERSION}, "reruns": [\n'
+    wishes = {
+        "oracle": asked.oracle[:_MAX_TEXT],
+        "fails_with": asked.fails_with[:_MAX_TEXT],
+        "checks": list(asked.checks),
+        "repeat": asked.repeat,
+        "fails": asked.fails,
+    }
+    wishes = {key: value for key, value in wishes.items() if value}
+    words = json.dumps(wishes, ensure_ascii=True)
+    head = f'{{"format": "{FORMAT}", "version": {VERSION}, "asked": {words}, "reruns": [\n'
     return (head + ",\n".join(lines) + "\n]}\n").encode("ascii")
 
 
@@ -44,6 +72,34 @@ def read_reruns(data: bytes | memoryview, name: str) -> list[Rerun]:
     Raises:
         InputError: it is not such a file, or one that breaks a rule of the schema.
     """
+    content = _load(data, name)
+    entries = content.get("reruns")
+    if not isinstance(entries, list) or len(entries) > MAX_RERUNS:
+        raise InputError(f"{name}: 'reruns' is not a list of at most {MAX_RERUNS}")
+    return [_rerun(entry, number, name) for number, entry in enumerate(entries, 1)]
+
+
+def read_asked(data: bytes | memoryview, name: str) -> Asked:
+    """Return what the user asked for.
+
+    Raises:
+        InputError: as :func:`read_reruns`.
+    """
+    fields = _Fields(_load(data, name).get("asked", {}), f"{name}: 'asked'")
+    checks = fields.content.get("checks", [])
+    if not isinstance(checks, list) or not all(c in SETTING_KINDS for c in checks if isinstance(c, str)):
+        raise InputError(f"{fields.owner}: 'checks' is not a list of checkers")
+    fails = fields.content.get("fails", False)
+    return Asked(
+        fields.text("oracle"),
+        fields.text("fails_with"),
+        tuple(c for c in checks if isinstance(c, str))[:8],
+        fields.number("repeat", high=MAX_RERUNS),
+        fails is True,
+    )
+
+
+def _load(data: bytes | memoryview, name: str) -> dict[str, Any]:
     if len(data) > _MAX_BYTES:
         raise InputError(f"{name}: {len(data) >> 20} MB of reruns is more than {_MAX_BYTES >> 20}")
     try:
@@ -54,10 +110,7 @@ def read_reruns(data: bytes | memoryview, name: str) -> list[Rerun]:
         raise InputError(f"{name}: does not hold outcomes of reruns")
     if content.get("version") != VERSION:
         raise InputError(f"{name}: reruns of another version than {VERSION}", hint="update cuwhy")
-    entries = content.get("reruns")
-    if not isinstance(entries, list) or len(entries) > MAX_RERUNS:
-        raise InputError(f"{name}: 'reruns' is not a list of at most {MAX_RERUNS}")
-    return [_rerun(entry, number, name) for number, entry in enumerate(entries, 1)]
+    return content
 
 
 def _plain(rerun: Rerun) -> dict[str, Any]:

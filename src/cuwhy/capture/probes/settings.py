@@ -1,0 +1,83 @@
+"""Settings of a rerun -> its environment and command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cuwhy.model.errors import ToolMissing
+from cuwhy.model.facts import Setting
+
+CHECKERS = ("memcheck", "racecheck", "synccheck", "initcheck")
+#: The file that a checker writes into the folder of its run.
+REPORT = "report.xml"
+#: Read by the launch recorder.
+SYNC, DELAY = "CUWHY_RECORDER_SYNC", "CUWHY_RECORDER_DELAY"
+#: Read by our ``sitecustomize``.
+FILL = "CUWHY_FILL_NAN"
+_HOOKS = Path(__file__).parent / "python"
+_CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
+
+
+def environment_for(settings: Sequence[Setting], base: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a rerun: the user's own, and what the settings ask for."""
+    environment = dict(base)
+    sync, delay = [], []
+    for setting in settings:
+        if setting.kind == "launch-blocking":
+            environment["CUDA_LAUNCH_BLOCKING"] = "1"
+        elif setting.kind == "no-caching":
+            environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+        elif setting.kind == "synchronized":
+            sync.append(f"{setting.first}-{setting.last}")
+        elif setting.kind == "delayed":
+            delay.append(f"{setting.first}-{setting.last}:{setting.microseconds}")
+        elif setting.kind == "nan-filled":
+            environment[FILL] = "1"
+            rest = environment.get("PYTHONPATH", "")
+            environment["PYTHONPATH"] = str(_HOOKS) + (os.pathsep + rest if rest else "")
+    if sync:
+        environment[SYNC] = ",".join(sync)
+    if delay:
+        environment[DELAY] = ",".join(delay)
+    return environment
+
+
+def command_for(
+    settings: Sequence[Setting], command: Sequence[str], folder: Path, skip: int = 0, count: int = 0
+) -> list[str]:
+    """Return the command line of a rerun: the user's own, under a checker where one is asked for.
+
+    Options as of Compute Sanitizer 2025.3 (``compute-sanitizer --help``): the value of ``kne`` is a
+    whole mangled name; skip and count only count launches that match it.
+
+    Raises:
+        ToolMissing: Compute Sanitizer is not installed.
+    """
+    setting = next((s for s in settings if s.kind in CHECKERS), None)
+    if setting is None:
+        return list(command)
+    tool = sanitizer()
+    if tool is None:
+        raise ToolMissing("compute-sanitizer is not installed", hint="`cuwhy doctor` says how to get it")
+    argv = [tool, "--tool", setting.kind, "--xml", "--save", str(folder / REPORT), "--strip-paths", "no"]
+    # An exit code of the program's own is no finding.
+    argv += ["--check-exit-code", "no"]
+    if setting.kind == "memcheck":
+        # Stream-ordered allocations are freed and reused in an order that nothing else checks.
+        argv += ["--track-stream-ordered-races", "all"]
+    if setting.kernel and "," not in setting.kernel:
+        argv += ["--kernel-name", f"kne={setting.kernel}"]
+        argv += ["--launch-skip", str(skip)] if skip else []
+        argv += ["--launch-count", str(count)] if count else []
+    return [*argv, *command]
+
+
+def sanitizer() -> str | None:
+    """Return the path of Compute Sanitizer, None when it is not installed."""
+    folders = [f"{base}/{sub}" for base in _CUDA_FOLDERS for sub in ("bin", "compute-sanitizer")]
+    return shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path=os.pathsep.join(folders)
+    )
