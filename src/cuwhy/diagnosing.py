@@ -14,12 +14,13 @@ from pathlib import Path
 from cuwhy.causes.catalogue import UNKNOWN, catalogue
 from cuwhy.causes.confidence import confidence_of
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.reruns import pattern_of
 from cuwhy.locate.places import NO_SASS, CodeMap
 from cuwhy.locate.recorded import allocation_of, describe, host_frame, record_of, recorded_facts
 from cuwhy.locate.sources import SourceBook
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
 from cuwhy.model.errors import InputError
-from cuwhy.model.facts import Fact, Fault, Machine, Origin, SanitizerFault, WaitKind
+from cuwhy.model.facts import Fact, Fault, Machine, Origin, Rerun, SanitizerFault, WaitKind
 from cuwhy.read.launchlog import LaunchLog
 from cuwhy.read.recognize import recognize
 
@@ -85,8 +86,21 @@ def diagnose(
         book = SourceBook(reading.sources, tuple(Path(folder) for folder in sources))
         _read_dumps(reading, book)
     reading.facts += recorded_facts(reading.facts, reading.logs)
+    reading.facts += _ordered_launches(reading)
     diagnosis = conclude(reading.facts, reading.artefacts, reading.notes)
     return replace(diagnosis, excerpts=_excerpts(diagnosis.findings, book))
+
+
+def _ordered_launches(reading: _Reading) -> list[Fact]:
+    """The launches whose order matters, as reruns have shown and the recorder saw them."""
+    pair = pattern_of(fact for fact in reading.facts if isinstance(fact, Rerun)).pair
+    if pair is None:
+        return []
+    # Numbers count in each process; the one that launched most is the one that was bisected.
+    log = max(reading.logs, key=lambda log: log.launch_count, default=None)
+    numbers = {pair.earlier, pair.later} - {0}
+    records = [record for record in log.launches if record.number in numbers] if log is not None else []
+    return [record for record in records if record not in reading.facts]
 
 
 def _excerpts(findings: Iterable[Finding], book: SourceBook) -> tuple[Excerpt, ...]:

@@ -43,7 +43,7 @@ def test_the_case_replays_without_the_machine(place: Place) -> None:
     assert place.cases() == [path]
     with open_case(path) as case:
         kinds = {entry.path: entry.kind for entry in case.artefacts}
-        assert sorted(kinds.values()) == ["coredump", "log", "log", "sass"]
+        assert sorted(kinds.values()) == ["coredump", "log", "log", "reruns", "sass"]
         assert case.read("stdout.log") == WORDS
         assert case.manifest.command[1].endswith("fake_driver.py")
         assert (

@@ -158,18 +158,22 @@ def _add_tensors(contents: _Contents, item: Tensors) -> None:
 
 
 def _add_log(contents: _Contents, name: str, data: bytes) -> None:
+    log, kind, note = log_artefact(data)
+    contents.add(f"{name}.log", log, kind, note)
+
+
+def log_artefact(data: bytes) -> tuple[bytes, str, str]:
+    """Return a program's output as an artefact: slimmed content, kind, and a note on what was changed."""
     from cuwhy.case import slim_log
     from cuwhy.read.recognize import recognize
 
-    log, note = slim_log(data), ""
+    log = slim_log(data)
     kind = recognize(log) if log else "log"
-    if kind not in _TEXT_KINDS:
-        # A reader goes by content: binary output would pass for something else, and hide the errors in it.
-        log = b"[cuwhy: this program prints binary data; zero bytes are replaced]\n" + log.replace(
-            b"\0", b"?"
-        )
-        kind, note = "log", "zero bytes replaced by question marks"
-    contents.add(f"{name}.log", log, kind, note)
+    if kind in _TEXT_KINDS:
+        return log, kind, ""
+    # A reader goes by content: binary output would pass for something else, and hide the errors in it.
+    head = b"[cuwhy: this program prints binary data; zero bytes are replaced]\n"
+    return head + log.replace(b"\0", b"?"), "log", "zero bytes replaced by question marks"
 
 
 def log_kind(data: bytes) -> bool:

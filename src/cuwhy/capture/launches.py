@@ -63,6 +63,18 @@ def launches_so_far(folder: Path) -> int:
     return total
 
 
+def highest_number(folder: Path) -> int:
+    """Return the highest launch number in the logs of a folder, over all processes and contexts; 0 without any."""
+    highest = 0
+    for path in sorted(folder.glob("launches.*.bin"))[:_MAX_FILES]:
+        try:
+            if path.lstat().st_size <= rawlog.MAX_BYTES:
+                highest = max([highest, *RawLog(path.read_bytes(), path.name).numbers.values()])
+        except (InputError, OSError):
+            continue
+    return highest
+
+
 def slim(log: RawLog) -> bytes:
     """Return the JSON text of a log: the last launches, what was refused or failed, and memory."""
     launches, events = log.launches(), log.events()

@@ -12,8 +12,11 @@ from pathlib import Path
 from types import FrameType
 
 from cuwhy.capture.amend import amend, free_name
+from cuwhy.capture.keep import log_artefact
 from cuwhy.capture.probes.run import Result, Subject, run_step
 from cuwhy.capture.probes.settings import sanitizer
+from cuwhy.capture.recorder import prepare
+from cuwhy.causes.reruns import pattern_of, words_of
 from cuwhy.model.diagnosis import Diagnosis
 from cuwhy.model.facts import Fact, Rerun, SanitizerFault, Setting
 from cuwhy.planning import Options, Step, Stop, Tools, next_step
@@ -72,7 +75,9 @@ class Pursuit:
         begin = time.monotonic()
         self._diagnose()
         self.tools = Tools(
-            sanitizer=sanitizer() is not None, recorder=False, torch=_uses_torch(self.diagnosis, self.subject)
+            sanitizer=sanitizer() is not None,
+            recorder=self._recorder(),
+            torch=_uses_torch(self.diagnosis, self.subject),
         )
         try:
             with _terminations_interrupt():
@@ -86,6 +91,13 @@ class Pursuit:
         finally:
             self.spent = time.monotonic() - begin
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _recorder(self) -> bool:
+        """Tell whether the launch recorder works here; it is built if need be."""
+        if not self.subject.recorded:
+            return False
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        return not prepare(self.folder, self.subject.environment, command=self.subject.command).note
 
     def _take(self, step: Step, left: float, begin: float) -> None:
         self.steps += 1
@@ -109,6 +121,11 @@ class Pursuit:
 
     def _saved(self, step: Step, result: Result) -> Rerun:
         """Put a result into the case and the diagnosis."""
+        pattern = pattern_of(self.reruns)
+        if result.rerun.passed is False and not step.settings and not pattern.plain.failures:
+            # The observed run passed, so what the failure looks like is not in the case yet.
+            content, kind, _ = log_artefact(result.output)
+            result.artefacts["plain.log"] = (content, kind)
         self.reruns.append(result.rerun)
         named = {free_name(self.case, name): value for name, value in result.artefacts.items()}
         amend(
@@ -155,7 +172,7 @@ def _found(step: Step, result: Result, diagnosis: Diagnosis) -> str:
     rerun = result.rerun
     with_what = ""
     if step.name in ("bisection", "delay"):
-        with_what = "with " + " and ".join(setting.text for setting in step.settings) + " it "
+        with_what = f"with {words_of(step.settings)} it "
     if rerun.ended:
         return f"{with_what}ended: {rerun.ended}"
     if step.checker:

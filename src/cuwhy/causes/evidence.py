@@ -113,6 +113,10 @@ class Evidence:
         """Return how often the command passed and failed, by what was changed for the run."""
         return pattern_of(self.reruns)
 
+    def recorded(self, number: int) -> LaunchRecord | None:
+        """Return the launch of this number, as the launch recorder saw it; of the first process that has it."""
+        return next((record for record in self.records if record.number == number > 0), None)
+
     def reports_of(self, *kinds: str, space: str | None = None) -> list[SanitizerFault]:
         """Return the sanitizer's faults of these kinds, in one memory space if given."""
         return [r for r in self.reports if r.kind in kinds and (space is None or r.space == space)]

@@ -173,6 +173,17 @@ def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(result)
 
 
+def words_of(settings: Sequence[Setting]) -> str:
+    """Return settings as a person reads them."""
+    ranges = joined((s.first, s.last) for s in settings if s.kind == "synchronized")
+    words = [s.text for s in settings if s.kind != "synchronized"]
+    if ranges:
+        spans = [str(a) if a == b else f"{a} to {b}" for a, b in ranges]
+        several = len(spans) > 1 or ranges[0][0] != ranges[0][1]
+        words.append(f"a synchronisation before launch{'es' if several else ''} {' and '.join(spans)}")
+    return " and ".join(words)
+
+
 def chance_of(failures: int, runs: int, failures_then: int, runs_then: int) -> float:
     """Return the one-sided p-value of Fisher's exact test.
 
@@ -279,8 +290,7 @@ class RerunPattern:
             if any(setting.kind == "synchronized" for setting in outcome.settings):
                 # The steps of the bisection say nothing singly.
                 continue
-            words = " and ".join(setting.text for setting in outcome.settings)
-            lines.append(f"with {words}, it {outcome.text}")
+            lines.append(f"with {words_of(outcome.settings)}, it {outcome.text}")
         pair = self.pair
         if pair is not None:
             lines.append(pair.sentence)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cuwhy.capture.probes.run import Subject
     from cuwhy.capture.run import Observed
     from cuwhy.capture.verdict import Verdict
+    from cuwhy.causes.evidence import Evidence
     from cuwhy.model.diagnosis import Diagnosis
     from cuwhy.model.facts import Rerun
     from cuwhy.read.reruns import Asked
@@ -106,6 +107,7 @@ def outcome_of(seen: Observed, asked: Asked) -> Rerun:
     import os
 
     from cuwhy.capture.judging import Judge
+    from cuwhy.capture.launches import highest_number
     from cuwhy.capture.pursuit import first_outcome
 
     both = seen.logs.get("output", b"")
@@ -115,7 +117,13 @@ def outcome_of(seen: Observed, asked: Asked) -> Rerun:
     passed, judged = Judge(asked.oracle, asked.fails_with).judge(
         seen.code, out, err, os.environ, dumped=bool(seen.faults), ended=seen.ended
     )
-    return first_outcome(passed=passed, judged=judged, code=seen.code, seconds=seen.seconds)
+    return first_outcome(
+        passed=passed,
+        judged=judged,
+        code=seen.code,
+        seconds=seen.seconds,
+        launches=highest_number(seen.folder),
+    )
 
 
 def goes_on(
@@ -147,6 +155,8 @@ def subject_of(
     standard_input: Input,
     asked: Asked,
     environment: Mapping[str, str] | None = None,
+    *,
+    recorded: bool = True,
 ) -> Subject:
     """Return what is to be run again, with our own environment, which is the user's, if no other is given."""
     import os
@@ -154,12 +164,9 @@ def subject_of(
     from cuwhy.capture.judging import Judge
     from cuwhy.capture.probes.run import Subject
 
-    return Subject(
-        tuple(command),
-        dict(os.environ if environment is None else environment),
-        standard_input,
-        Judge(asked.oracle, asked.fails_with),
-    )
+    own = dict(os.environ if environment is None else environment)
+    judge = Judge(asked.oracle, asked.fails_with)
+    return Subject(tuple(command), own, standard_input, judge, recorded)
 
 
 def pursue(
@@ -189,17 +196,34 @@ def pursue(
 
 
 def _pattern(diagnosis: Diagnosis) -> list[str]:
-    from cuwhy.causes.reruns import pattern_of
-    from cuwhy.model.facts import Rerun
+    from cuwhy.causes.evidence import Evidence
 
-    pattern = pattern_of(fact for fact in diagnosis.facts if isinstance(fact, Rerun))
+    evidence = Evidence.of(diagnosis.facts)
+    pattern = evidence.rerun_pattern()
     lines = list(pattern.sentences)
     if pattern.hidden_by_capture:
         lines.append(
             "CORE DUMPS HIDE THIS FAILURE: it fails without them and passes with them (a store to address 0 "
             "does that)"
         )
+    if pattern.pair is not None:
+        lines += [
+            _launch(evidence, number) for number in (pattern.pair.earlier, pattern.pair.later) if number
+        ]
     return lines
+
+
+def _launch(evidence: Evidence, number: int) -> str:
+    """Say which kernel a launch was, and which host line made it."""
+    from cuwhy.locate.demangle import demangle
+    from cuwhy.locate.recorded import host_frame
+
+    record = evidence.recorded(number)
+    if record is None:
+        return f"launch {number} is not among those that were recorded"
+    frame = host_frame(record)
+    where = f", launched at {frame.short}" if frame is not None else ""
+    return f"launch {number} is `{demangle(record.kernel).short}`{where}"
 
 
 def rendered(diagnosis: Diagnosis, *, verbose: bool) -> str:

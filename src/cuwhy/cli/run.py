@@ -172,6 +172,11 @@ def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int, standa
         lines += _what_happened(seen)
         lines += verdict.notes
         found = bool(seen.dumps) or verdict.found or bool(seen.ended)
+        if goes_on and not seen.launches:
+            from cuwhy.capture.launches import launch_logs
+
+            # A run that ended with 0 has failed all the same: whoever is to wait for whom, they are named here.
+            seen.launches = launch_logs(seen.folder)
         if found or arguments.case or goes_on:
             case, problems = _keep(arguments, seen, pursuing.artefact(asked, outcome))
             lines += problems
@@ -184,10 +189,10 @@ def _afterwards(arguments: argparse.Namespace, seen: Observed, code: int, standa
         if goes_on and case is not None:
             _say(seen, lines)
             seen.open_line = False
-            text, lines = pursuing.pursue(
-                case, pursuing.subject_of(seen.command, standard_input, asked), asked, seen.folder / "rerun",
-                arguments,
-            )  # fmt: skip
+            subject = pursuing.subject_of(
+                seen.command, standard_input, asked, recorded=not arguments.no_recorder
+            )
+            text, lines = pursuing.pursue(case, subject, asked, seen.folder / "rerun", arguments)
     if arguments.verbose and seen.notes and seen.notes[0] not in lines:
         lines += seen.notes
     if case is not None:

@@ -139,7 +139,7 @@ def _candidates(view: _View) -> Iterator[Step]:
         return
     yield from _baseline(view)
     yield from _ordering(view)
-    if view.named:
+    if view.named or view.pattern.cured_by("launch-blocking"):
         return
     yield from _other_checks(view)
     yield from _uninitialized(view)
@@ -263,7 +263,7 @@ def _until_proven(
     passes = so_far.passes if so_far is not None else 0
     if passes >= needed or _undecided(view, settings) >= 2:
         return None
-    rate = f"{plain.failures} of {plain.runs} runs failed, so {needed} passes in a row are needed (p < {chance:g})"
+    rate = f"{plain.failures} of {plain.runs} runs failed, so {needed} passes in a row are needed (p <= {chance:g})"
     return view.step(name, settings, f"{why}; {rate}", settles, needed - passes - 1)
 
 
@@ -281,7 +281,8 @@ def _bisection(view: _View) -> Iterator[Step]:
         if not ranges or _without_sync(outcome.settings) != base or outcome.failures:
             continue
         # The last question decides; an error at another one shows there.
-        last = narrowing is not None and narrowing.ask is None
+        pair = narrowing.pair if narrowing is not None else None
+        last = pair is not None and [(s.first, s.last) for s in ranges] == [(pair.later, pair.later)]
         step = _until_proven(
             view, "bisection", outcome.settings, outcome, plain, _BISECT, _PAIR, CHANCE if last else _DOUBT
         )
@@ -358,7 +359,7 @@ def _other_checks(view: _View) -> Iterator[Step]:
 def _uninitialized(view: _View) -> Iterator[Step]:
     outcome = view.pattern.outcome("nan-filled")
     settings = (Setting("nan-filled"),)
-    if view.tools.torch and (outcome is None or outcome.runs < _FEW) and _undecided(view, settings) < 2:
+    if view.tools.fill and (outcome is None or outcome.runs < _FEW) and _undecided(view, settings) < 2:
         yield view.step(
             "NaN fill", settings,
             "what reads memory that was never written gives NaN when fresh PyTorch memory is filled with it",
@@ -413,9 +414,6 @@ def _end(view: _View) -> Stop:
                 "compute-sanitizer is not installed (`cuwhy doctor` says how to get it)", unfinished=True
             )
         return Stop("the program does not fail")
-    wants_checks = view.access_in_question or view.options.judged or view.options.fails
-    if wants_checks and not tools.sanitizer:
-        return Stop("compute-sanitizer is not installed (`cuwhy doctor` says how to get it)", unfinished=True)
     if pattern.cured_by("launch-blocking"):
         narrowing = pattern.narrowing(_base(view))
         if narrowing is not None and narrowing.useless:
@@ -430,6 +428,9 @@ def _end(view: _View) -> Stop:
                 unfinished=True,
             )
         return Stop("an order between launches is missing; which one could not be told", unfinished=True)
+    wants_checks = view.access_in_question or view.options.judged or view.options.fails
+    if wants_checks and not tools.sanitizer:
+        return Stop("compute-sanitizer is not installed (`cuwhy doctor` says how to get it)", unfinished=True)
     if not (view.access_in_question or view.options.judged or view.options.fails):
         return Stop("nothing speaks of the GPU")
     return Stop("every step that makes sense was taken")

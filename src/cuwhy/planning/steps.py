@@ -36,11 +36,13 @@ class Tools:
         sanitizer: Compute Sanitizer is installed.
         recorder: the launch recorder works, so launches can be synchronised and delayed.
         torch: the program uses PyTorch.
+        fill: fresh PyTorch memory can be filled with NaN.
     """
 
     sanitizer: bool = False
     recorder: bool = False
     torch: bool = False
+    fill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

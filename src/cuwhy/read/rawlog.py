@@ -33,6 +33,8 @@ _LAUNCHES, _EVENTS, _REFUSED, _FUNCTIONS, _STACKS, _TEXT = range(6)
 _AREAS_AT, _LOST_AT = 40, 448
 #: The number of launches so far, a 64-bit word.
 LAUNCH_COUNTER_AT = 192
+#: Of struct context: handle, launches, graphs, reserved.
+_CONTEXTS_AT = 1024
 
 KERNEL, COOPERATIVE, GRAPH, LOAD = 1, 2, 3, 4
 ALLOC, FREE, MAP, UNMAP = 1, 2, 3, 4
@@ -147,6 +149,12 @@ class RawLog:
         counters = struct.unpack_from("<Q56xQ56xQ56x", data, LAUNCH_COUNTER_AT)
         self.launch_count, self.memory_count, self.refused_count = counters
         self.lost: tuple[int, ...] = struct.unpack_from("<4Q", data, _LOST_AT)
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The highest launch number of each context, by its handle; whatever the ring still holds."""
+        pairs = (struct.unpack_from("<QQ", self._data, _CONTEXTS_AT + i * 32) for i in range(64))
+        return {handle: launches for handle, launches in pairs if handle}
 
     def launches(self) -> list[RawLaunch]:
         """Return the launches that are still in the ring, oldest first."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwhy.capture.judging import Judge
+from cuwhy.capture.launches import highest_number
 from cuwhy.capture.probes.execute import Ended, Input, execute
 from cuwhy.capture.probes.settings import REPORT, command_for, environment_for
 from cuwhy.model.facts import Rerun
@@ -28,12 +29,14 @@ class Subject:
         command: argv; environment: the user's own, without what cuwhy added to the first run.
         standard_input: what it reads.
         judge: how to tell a pass.
+        recorded: the launch recorder works here and is wanted.
     """
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     standard_input: Input
     judge: Judge
+    recorded: bool = True
 
 
 @dataclass(slots=True)
@@ -42,10 +45,12 @@ class Result:
 
     Attributes:
         rerun: its outcome.
+        output: the end of what it printed.
         artefacts: content and kind by name; problems: what could not be had, one sentence each.
     """
 
     rerun: Rerun
+    output: bytes = b""
     artefacts: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -66,7 +71,11 @@ def run_step(step: Step, subject: Subject, folder: Path, seconds: float) -> Resu
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    environment = environment_for(step.settings, subject.environment)
+    # A checker takes the place of the recorder; the command as it is runs without either.
+    recorded = subject.recorded and bool(step.settings) and not step.checker
+    environment = environment_for(
+        step.settings, subject.environment, folder, subject.command, recorded=recorded
+    )
     argv = command_for(step.settings, subject.command, folder, step.skip, step.count)
     ended = execute(
         argv,
@@ -91,14 +100,14 @@ def run_step(step: Step, subject: Subject, folder: Path, seconds: float) -> Resu
             step=step.name,
             ended=ended.ended,
             output=_digest(ended.stdout),
+            launches=highest_number(folder),
             error=_error(output),
             said=_last_line(output),
-        )
+        ),
+        output,
     )
     if step.checker:
         _add_report(result, step, folder, ended)
-    elif passed is False and not step.settings:
-        result.artefacts["plain.log"] = (output, "log")
     return result
 
 

@@ -7,41 +7,56 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cuwhy.capture.recorder import Control, prepare
 from cuwhy.model.errors import ToolMissing
 from cuwhy.model.facts import Setting
 
 CHECKERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 #: The file that a checker writes into the folder of its run.
 REPORT = "report.xml"
-#: Read by the launch recorder.
-SYNC, DELAY = "CUWHY_RECORDER_SYNC", "CUWHY_RECORDER_DELAY"
-#: Read by our ``sitecustomize``.
-FILL = "CUWHY_FILL_NAN"
-_HOOKS = Path(__file__).parent / "python"
 _CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
 
 
-def environment_for(settings: Sequence[Setting], base: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a rerun: the user's own, and what the settings ask for."""
+def environment_for(
+    settings: Sequence[Setting],
+    base: Mapping[str, str],
+    folder: Path,
+    command: Sequence[str],
+    *,
+    recorded: bool,
+) -> dict[str, str]:
+    """Return the environment of a rerun: the user's own, and what the settings ask for.
+
+    Args:
+        settings: of the rerun.
+        base: the user's own environment.
+        folder: where the launch recorder writes.
+        command: argv of the program.
+        recorded: True loads the recorder also where no setting needs it.
+
+    Raises:
+        ToolMissing: a setting needs the recorder, which does not work here.
+    """
     environment = dict(base)
-    sync, delay = [], []
+    sync: list[tuple[int, int]] = []
+    delay: list[tuple[int, int]] = []
+    microseconds = 0
     for setting in settings:
         if setting.kind == "launch-blocking":
             environment["CUDA_LAUNCH_BLOCKING"] = "1"
         elif setting.kind == "no-caching":
             environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
         elif setting.kind == "synchronized":
-            sync.append(f"{setting.first}-{setting.last}")
+            sync.append((setting.first, setting.last))
         elif setting.kind == "delayed":
-            delay.append(f"{setting.first}-{setting.last}:{setting.microseconds}")
-        elif setting.kind == "nan-filled":
-            environment[FILL] = "1"
-            rest = environment.get("PYTHONPATH", "")
-            environment["PYTHONPATH"] = str(_HOOKS) + (os.pathsep + rest if rest else "")
-    if sync:
-        environment[SYNC] = ",".join(sync)
-    if delay:
-        environment[DELAY] = ",".join(delay)
+            delay.append((setting.first, setting.last))
+            microseconds = setting.microseconds
+    if sync or delay or recorded:
+        control = Control(tuple(sync), tuple(delay), microseconds)
+        recorder = prepare(folder, environment, control, command)
+        if recorder.note and (sync or delay):
+            raise ToolMissing(recorder.note)
+        environment |= recorder.environment
     return environment
 
 
