@@ -15,7 +15,7 @@ _MAX_FACTS = 64
 #: Modules whose frames are nobody's line to change.
 _SYSTEM = ("/lib/", "/lib64/", "/usr/", "/opt/nvidia/")
 #: Between a ``kernel<<<>>>`` and the driver: the runtime, and the stub that nvcc writes.
-_RUNTIME = re.compile(r"(?:__)?(?:lib)?cuda[A-Z_]|__cudart|cudart|__device_stub|\+0x")
+_RUNTIME = re.compile(r"(?:__)?cuda[A-Z_]|(?:__|lib)?cudart|.*__device_stub|\+0x")
 
 
 def recorded_facts(facts: Sequence[Fact], logs: Sequence[LaunchLog]) -> list[Fact]:
