@@ -126,6 +126,8 @@ static void __attribute__((noinline)) tour(void) {
     /* REFUSED 1 */ if (launch(k, 1, 1, 1, 2048, 1, 1, 0, 0, arguments, NULL) != 1) exit(6);
     /* REFUSED 2 */ if (cooperative(f, 9999, 1, 1, 64, 1, 1, 0, 0, arguments) != 720) exit(7);
     /* REFUSED 3 */ if (load(&module, "old") != 209) exit(8);
+    H none = NULL;
+    /* PROBE */ if (get_function(&none, module, "missing") != 500 || none) exit(11);
     one(f); /* LAUNCH 7 */
 }
 

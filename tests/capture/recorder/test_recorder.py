@@ -85,6 +85,13 @@ def test_refusals_say_what_was_possible(bench: Bench, tmp_path: Path) -> None:
     assert (cooperative.limit("blocks_per_sm"), cooperative.limit("sm_count")) == (2, 132)
     assert (load.record.kind, load.record.code, load.record.kernel) == ("load", 209, "cuModuleLoadData")
     assert (load.limit("compute_major"), load.limit("function_max_threads")) == (9, None)
+    # A function that is looked for and not found is written down, but refuses no launch.
+    (probe,) = [record for record in log.launches if record.code == 500]
+    assert (probe.kind, probe.kernel, host(probe)[1]) == (
+        "load",
+        "cuModuleGetFunction",
+        line_of("/* PROBE */"),
+    )
     assert host(threads.record) == ("program.c", line_of("/* REFUSED 1 */"))
 
 

@@ -601,7 +601,9 @@ static void end_launch(struct pending *pending, const struct request *request, C
             pending->copy.number = 0;
     }
     if (pending->record && reclaim(&pending->record->seq, pending->index)) write_record(pending, 1);
-    if (is_refusal(code)) keep_refusal(pending, request);
+    /* Looking whether a function exists is no failure; the ring has it. */
+    int is_probe = request->kind == KIND_LOAD && code == CUDA_ERROR_NOT_FOUND;
+    if (is_refusal(code) && !is_probe) keep_refusal(pending, request);
     errno = saved;
 }
 
