@@ -18,11 +18,13 @@ from cuwhy.causes.reruns import pattern_of
 from cuwhy.locate.places import NO_SASS, CodeMap
 from cuwhy.locate.recorded import allocation_of, describe, host_frame, record_of, recorded_facts
 from cuwhy.locate.sources import SourceBook
+from cuwhy.locate.tensors import whereabouts, with_tensors
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
 from cuwhy.model.errors import InputError
 from cuwhy.model.facts import Fact, Fault, Machine, Origin, Rerun, SanitizerFault, WaitKind
 from cuwhy.read.launchlog import LaunchLog
 from cuwhy.read.recognize import recognize
+from cuwhy.read.tensors import MemoryMap
 
 #: Largest file that is opened; a full dump with memory can be far larger and must be slimmed first.
 MAX_FILE_BYTES = 4 << 30
@@ -47,6 +49,7 @@ class _Reading:
     dumps: list[tuple[str, bytes | memoryview]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     logs: list[LaunchLog] = field(default_factory=list)
+    maps: list[MemoryMap] = field(default_factory=list)
 
 
 def diagnose(
@@ -85,6 +88,7 @@ def diagnose(
                 _read(reading, name, data, kind)
         book = SourceBook(reading.sources, tuple(Path(folder) for folder in sources))
         _read_dumps(reading, book)
+    reading.facts = with_tensors(reading.facts, reading.maps)
     reading.facts += recorded_facts(reading.facts, reading.logs)
     reading.facts += _ordered_launches(reading)
     diagnosis = conclude(reading.facts, reading.artefacts, reading.notes)
@@ -197,8 +201,9 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
             hint="the .json in the case that `cuwhy run` wrote has the same",
         )
     elif kind == "tensors":
-        # Names for the addresses of a core dump; of itself it says nothing.
-        pass
+        from cuwhy.read.tensors import read_tensors
+
+        reading.maps.append(read_tensors(data, name))
     elif kind == "ncu-report":
         raise InputError(f"{name}: a Nsight Compute report; this version does not read profiles yet")
     elif kind == "pickle":
@@ -318,6 +323,10 @@ def _recorded(finding: Finding, evidence: Evidence) -> Finding:
             )
     fault = next((fact for fact in finding.facts if isinstance(fact, Fault)), None)
     if fault is not None and fault.address is not None:
+        if text := whereabouts(fault.address, finding.launch):
+            finding = replace(finding, details=(*finding.details, ("tensor", text)))
+            if fault.address.target is not None or fault.address.beyond is not None:
+                return finding
         block = allocation_of(fault, evidence.allocations)
         if block is not None:
             finding = replace(

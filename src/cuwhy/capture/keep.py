@@ -15,6 +15,8 @@ from cuwhy.model.errors import CuwhyError, InputError
 #: Below the case format's own limits, so that the rest still fits.
 _MAX_DUMP_BYTES = 256 << 20
 _MAX_CASE_BYTES = 900 << 20
+#: Three times what the hook writes at most.
+_MAX_TENSOR_BYTES = 15_000_000
 _TEXT_KINDS = ("log", "sanitizer-text", "sanitizer-xml")
 
 
@@ -153,7 +155,8 @@ def _add_dump(contents: _Contents, dump: Dump, name: str) -> None:
 
 
 def _add_tensors(contents: _Contents, item: Tensors) -> None:
-    data = item.path.read_bytes()
+    with item.path.open("rb") as file:
+        data = file.read(_MAX_TENSOR_BYTES)
     contents.add(item.path.name, data, "tensors", f"{item.label}, at its first CUDA error", "cuwhy")
 
 

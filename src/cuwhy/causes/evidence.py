@@ -10,6 +10,7 @@ from cuwhy.causes.reruns import RerunPattern, pattern_of
 from cuwhy.model.cuda import EXCEPTIONS
 from cuwhy.model.facts import (
     AssertMessage,
+    BlockFact,
     CleanExit,
     DriverAllocation,
     ErrorReport,
@@ -24,6 +25,7 @@ from cuwhy.model.facts import (
     Residency,
     SanitizerFault,
     SanitizerSummary,
+    TensorFact,
     Wait,
 )
 from cuwhy.model.place import Frame
@@ -48,6 +50,8 @@ class Evidence:
     records: list[LaunchRecord] = field(default_factory=list)
     refused: list[RefusedLaunch] = field(default_factory=list)
     allocations: list[DriverAllocation] = field(default_factory=list)
+    tensors: list[TensorFact] = field(default_factory=list)
+    blocks: list[BlockFact] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> Evidence:
@@ -69,6 +73,8 @@ class Evidence:
             LaunchRecord: evidence.records,
             RefusedLaunch: evidence.refused,
             DriverAllocation: evidence.allocations,
+            TensorFact: evidence.tensors,
+            BlockFact: evidence.blocks,
         }
         for fact in facts:
             lists[type(fact)].append(fact)

@@ -51,7 +51,10 @@ def argument_label(launch: Launch | None, position: int | None) -> str:
     if launch is None or position is None or position >= len(launch.arguments):
         return "a pointer"
     argument = launch.arguments[position]
-    kind = f" ({argument.type})" if argument.type and argument.type not in ("u64", "b64") else ""
+    about = [argument.type] if argument.type and argument.type not in ("u64", "b64") else []
+    if argument.target is not None and argument.target.tensor is not None:
+        about.append(f"tensor {argument.target.tensor.text}")
+    kind = f" ({', '.join(about)})" if about else ""
     return f"`{argument.name}`{kind}" if argument.name else f"argument {position}{kind}"
 
 

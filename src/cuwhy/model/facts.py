@@ -37,6 +37,103 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorFact:
+    """A tensor that the frames of a traceback reached when a CUDA error was noticed.
+
+    Attributes:
+        name: in its frame, ``self.layer.weight``; frame: the frame.
+        shape, stride: elements; dtype: ``float32``; itemsize: bytes of an element.
+        offset: of the first element in the storage, in elements.
+        pointer: address of the first element.
+        bytes: from the first element to the end of the last.
+        storage_bytes: of the storage that it is a view of.
+        device: ``cuda:0`` or ``cpu``.
+    """
+
+    name: str
+    frame: Frame | None
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    offset: int
+    pointer: int
+    bytes: int
+    storage_bytes: int
+    device: str
+    requires_grad: bool = False
+    origin: Origin = Origin("")
+
+    @property
+    def text(self) -> str:
+        """Return "`y` float32 [256, 256]"."""
+        where = "" if self.device.startswith("cuda") else f" on the {self.device.partition(':')[0].upper()}"
+        return f"`{self.name}` {self.dtype} {list(self.shape)}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFact:
+    """A block of PyTorch's caching allocator when a CUDA error was noticed.
+
+    Attributes:
+        address, size: bytes from ``address`` on; requested: what was asked for.
+        state: "active_allocated", "active_pending_free", "inactive" as PyTorch says it; "freed":
+            an earlier use of the memory.
+        device: index; stream: handle of the stream whose pool it is in.
+        segment, segment_size: the memory from the driver that it is part of; 0 for an earlier use.
+        allocated, freed: host frames, innermost first; empty without a history.
+    """
+
+    address: int
+    size: int
+    requested: int
+    state: str
+    device: int = 0
+    stream: int = 0
+    segment: int = 0
+    segment_size: int = 0
+    allocated: tuple[Frame, ...] = ()
+    freed: tuple[Frame, ...] = ()
+    origin: Origin = Origin("")
+
+    @property
+    def in_use(self) -> bool:
+        """True while a tensor holds it."""
+        return self.state == "active_allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What PyTorch had at an address when a CUDA error was noticed, not when the kernel was launched.
+
+    Attributes:
+        tensor: the one whose storage holds the address, None when no name is known.
+        block: of the allocator, None outside of its memory.
+        earlier: earlier uses of a block that is free, the latest first.
+    """
+
+    tensor: TensorFact | None = None
+    block: BlockFact | None = None
+    earlier: tuple[BlockFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """How far a faulting access lies outside the memory that its pointer argument belongs to.
+
+    Attributes:
+        tensor: name of the tensor, empty where only its block is known; side: "before" its first element or "after" its last one.
+        bytes, elements: from there to the access; elements (of the tensor, else as wide as the access)
+            rounded down, 0 when their size is unknown.
+    """
+
+    tensor: str
+    side: str
+    bytes: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
     """One kernel argument.
 
@@ -49,6 +146,7 @@ class Argument:
         value: integer or float value where the type is scalar, else None.
         raw: the bytes, little endian, as hex (at most 64 bytes).
         is_pointer: True for pointers; None when nothing tells.
+        target: what PyTorch had there, None when unknown.
     """
 
     position: int
@@ -59,6 +157,7 @@ class Argument:
     value: int | float | None = None
     raw: str = ""
     is_pointer: bool | None = None
+    target: Target | None = None
 
     @property
     def label(self) -> str:
@@ -155,6 +254,7 @@ class Address:
         known_as: name of the constant if the address or index is one ("INT64_MAX").
         window: "shared", "local" or "" when a global address fell into such a window.
         low, high: lowest and highest faulting address seen over all threads.
+        target: what PyTorch had there; beyond: how far outside of the base pointer's tensor it is.
     """
 
     value: int
@@ -169,6 +269,8 @@ class Address:
     window: str = ""
     low: int = 0
     high: int = 0
+    target: Target | None = None
+    beyond: Beyond | None = None
 
     @property
     def misaligned_by(self) -> int:
@@ -608,4 +710,6 @@ Fact = (
     | LaunchRecord
     | RefusedLaunch
     | DriverAllocation
+    | TensorFact
+    | BlockFact
 )

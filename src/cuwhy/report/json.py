@@ -84,7 +84,9 @@ def _place(place: Place | None) -> dict[str, Any] | None:
     }
 
 
-_HEX_KEYS = frozenset({"pc", "address", "context", "low", "high", "stack_pointer", "stream"})
+_HEX_KEYS = frozenset(
+    {"pc", "address", "context", "low", "high", "stack_pointer", "stream", "pointer", "segment"}
+)
 
 
 def _plain(value: Any, key: str = "") -> Any:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from cuwhy.locate.tensors import describe
 from cuwhy.model.cuda import EXCEPTIONS
 from cuwhy.model.diagnosis import Diagnosis, Finding, Role
 from cuwhy.model.facts import (
+    BlockFact,
     Dim3,
     DriverAllocation,
     Fault,
@@ -16,6 +18,7 @@ from cuwhy.model.facts import (
     Machine,
     RefusedLaunch,
     SanitizerFault,
+    TensorFact,
     Threads,
     Wait,
 )
@@ -25,6 +28,8 @@ from cuwhy.report.escape import safe
 _LABEL = 9
 _BOLD, _RED, _DIM, _GREEN, _END = "\033[1m", "\033[31m", "\033[2m", "\033[32m", "\033[0m"
 _NAME_LIMIT = 160
+#: Values that the short screen shows too.
+_SHOWN = ("memory", "tensor")
 
 
 class _Page:
@@ -136,7 +141,7 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
         if text is not None:
             page.code(f"{finding.host.line} | {text}")
     for label, value in finding.details:
-        if label == "memory":
+        if label in _SHOWN:
             page.item(label, value)
     for fix in finding.fixes[: None if verbose else 1]:
         text = fix.text
@@ -149,7 +154,7 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
         for reason in finding.why:
             page.item("because", reason)
         for label, value in finding.details:
-            if label != "memory":
+            if label not in _SHOWN:
                 page.item("value", f"{label}: {value}")
         if finding.launch is not None:
             _arguments(page, finding.launch)
@@ -222,6 +227,8 @@ def _arguments(page: _Page, launch: Launch) -> None:
         kind = f" {argument.type}" if argument.type else ""
         name = f" {argument.name}" if argument.name else ""
         page.item(f"arg {argument.position}", f"{argument.text}  ({argument.size} bytes{kind}{name})")
+        if argument.target is not None:
+            page.item("", describe(argument.target))
 
 
 def _clean(diagnosis: Diagnosis) -> list[str]:
@@ -258,6 +265,11 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
             )
         elif isinstance(fact, RefusedLaunch):
             text = f"refused with {fact.record.code}: {fact.record.kernel or '?'}, {_dims(fact.record.grid)} blocks of {_dims(fact.record.block)}"
+        elif isinstance(fact, TensorFact):
+            frame = f", in {fact.frame.short}" if fact.frame is not None else ""
+            text = f"tensor {fact.text} at {fact.pointer:#x}, {fact.bytes:,} bytes{frame}"
+        elif isinstance(fact, BlockFact):
+            text = f"{fact.state} block of {fact.size:,} bytes at {fact.address:#x}, stream {fact.stream:#x}"
         elif isinstance(fact, DriverAllocation):
             text = f"allocation of {fact.size:,} bytes at {fact.address:#x}"
         if text:
