@@ -28,7 +28,9 @@ from cuwhy.read.tensors import MemoryMap
 
 #: Largest file that is opened; a full dump with memory can be far larger and must be slimmed first.
 MAX_FILE_BYTES = 4 << 30
-_MAX_TEXT_BYTES = 256 << 20
+#: Up to here a file is copied into memory: a map of a file that somebody cuts off meanwhile ends in SIGBUS.
+#: One copy and what the readers make of it stay below 300 MB.
+_MAX_TEXT_BYTES = 240 << 20
 _MAX_FILES = 64
 _MAX_FINDINGS = 50
 
@@ -80,7 +82,9 @@ def diagnose(
             "no file to diagnose", hint="give a core dump, a sanitizer report, a log or a .cuwhy case"
         )
     if len(files) > _MAX_FILES:
-        raise InputError(f"{len(files)} files; at most {_MAX_FILES} about one failure")
+        raise InputError(
+            f"{len(files)} files; at most {_MAX_FILES} about one failure", hint="name those of one run"
+        )
     reading = _Reading()
     with contextlib.ExitStack() as stack:
         for path in files:
@@ -130,7 +134,9 @@ def _open(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes 
             yield from _open_case(path, stack)
             return
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: not a regular file")
+            raise InputError(
+                f"{path}: not a regular file", hint="save what it gives into a file and diagnose that"
+            )
         if status.st_size == 0:
             raise InputError(f"{path}: the file is empty", hint="was the program killed before it wrote?")
         if status.st_size > MAX_FILE_BYTES:
@@ -138,17 +144,28 @@ def _open(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes 
                 f"{path}: {status.st_size / 2**30:.1f} GiB is more than {MAX_FILE_BYTES >> 30} GiB",
                 hint="dump without memory contents (CUDA_COREDUMP_GENERATION_FLAGS)",
             )
-        with path.open("rb") as file:
+        data: bytes | memoryview
+        with open(path, "rb", opener=_without_waiting) as file:
             head = file.read(4096)
             if recognize(head) == "case":
                 yield from _open_case(path, stack)
                 return
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    # Views of the map outlive this function (facts do not), so it is closed by the garbage collector.
-    data = memoryview(mapped)
+            if status.st_size <= _MAX_TEXT_BYTES:
+                file.seek(0)
+                # No further than it was long: a log may still be growing.
+                data = file.read(status.st_size)
+            else:
+                # Views of the map outlive this function (facts do not): the garbage collector closes it.
+                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"{path}: {reason}", hint="check the path and its permissions") from error
     yield path.name, data, recognize(data)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file that may have become a fifo since it was looked at."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _open_case(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes | memoryview, str]]:
@@ -171,7 +188,10 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
         reading.dumps.append((name, data))
     elif kind in ("sanitizer-xml", "sanitizer-text", "log"):
         if len(data) > _MAX_TEXT_BYTES:
-            raise InputError(f"{name}: {len(data) >> 20} MB of text is more than {_MAX_TEXT_BYTES >> 20} MB")
+            raise InputError(
+                f"{name}: {len(data) >> 20} MB of text is more than {_MAX_TEXT_BYTES >> 20} MB",
+                hint="cut it to the part around the error, for example with `tail -n 100000`",
+            )
         from cuwhy.read.log import read_log
         from cuwhy.read.sanitizer import read_sanitizer_text, read_sanitizer_xml
 
@@ -205,7 +225,10 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
 
         reading.maps.append(read_tensors(data, name))
     elif kind == "ncu-report":
-        raise InputError(f"{name}: a Nsight Compute report; this version does not read profiles yet")
+        raise InputError(
+            f"{name}: a Nsight Compute report; this version does not read profiles yet",
+            hint="give a core dump, a sanitizer report or a log",
+        )
     elif kind == "pickle":
         raise InputError(f"{name}: a Python pickle", hint="it is never opened: a pickle can run code")
     elif kind == "case":

@@ -62,7 +62,7 @@ class Running:
 
         def drain(pipe: IO[bytes], output: bytearray) -> None:
             while chunk := os.read(pipe.fileno(), _CHUNK):
-                output += chunk
+                output.extend(chunk)
                 if sum(map(len, outputs)) > limit:
                     beyond.set()
                     self.kill()

@@ -690,6 +690,37 @@ def test_memory_operands(line: str, wanted: int | None) -> None:
     assert (found[0] if found else None) == wanted
 
 
+@pytest.mark.parametrize("n", [1, 0x4000_0001, 0xFFFF_FFFF])
+def test_uniform_pair_and_narrow_offset(
+    n: int, compiled: Callable[[Path, int], Path], disassembled: Callable[[Path], dict[str, Listing]]
+) -> None:
+    """uniform.cu: ``[R9.U32+UR6]`` is the pair UR6:UR7 and R9 without a sign."""
+    listing = disassembled(compiled(SOURCE.with_name("uniform.cu"), 75))["narrow"]
+    loads = [i for i in accesses(listing, False) if any(".U32+UR" in operand for operand in i.operands)]
+    assert loads
+    raw = struct.pack("<QQI", IN, OUT, n)
+    for at in threads():
+        wanted = {IN + 4 * n * at.block[0] + (at.thread[0] ^ j) for j in range(8)}
+        for load in loads:
+            result = Evaluator(Flow(listing), bare(at, raw, 80, load.offset), load.offset).address()
+            assert result is not None, load.text
+            assert result.value in wanted
+            wanted.remove(result.value)
+
+
+@pytest.mark.parametrize("n", [5, -1, 0x7FFF_FFFF])
+def test_uniform_pair_and_wide_offset(
+    n: int, compiled: Callable[[Path, int], Path], disassembled: Callable[[Path], dict[str, Listing]]
+) -> None:
+    """uniform.cu: ``[R4.64+UR4]`` is the sum of two pairs, modulo 2**64."""
+    listing = disassembled(compiled(SOURCE.with_name("uniform.cu"), 75))["wide"]
+    store = next(i for i in accesses(listing, True) if any(".64+UR" in operand for operand in i.operands))
+    thread = bare(next(threads()), struct.pack("<Qi", OUT, n), 80, store.offset)
+    result = Evaluator(Flow(listing), thread, store.offset).address()
+    assert result is not None
+    assert result.value == OUT + 4 * n
+
+
 def test_a_guard_that_is_off_accesses_nothing() -> None:
     lines = ("ISETP.GE.AND P0, PT, R4, 0x5, PT", "@!P0 LDG.E R2, [R2.64]", "IADD3 R4, R2, 0x1, RZ")
     base = {"R2": 0x200, "R3": 1}

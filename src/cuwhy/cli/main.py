@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     from cuwhy.cli.run import split
 
+    _open_missing_streams()
     ours, program = split(sys.argv[1:] if argv is None else argv)
     arguments = _parser().parse_args(ours)
     if program:
@@ -56,30 +58,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("cuwhy: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return 130
     except (MemoryError, RecursionError):
-        print("cuwhy: the input needs more memory than there is", file=sys.stderr)
+        _complain("the input needs more memory than there is; slim it first with `cuwhy case slim`")
         return 2
     except Exception as error:
         from cuwhy.model.errors import CuwhyError
         from cuwhy.report.escape import safe
 
         if isinstance(error, CuwhyError):
-            print(f"cuwhy: {safe(str(error))}", file=sys.stderr)
+            _complain(safe(str(error)))
             return error.exit_code
         if isinstance(error, OSError):
             name = f"{error.filename}: " if error.filename else ""
-            print(f"cuwhy: {safe(name + (error.strerror or str(error)))}", file=sys.stderr)
+            _complain(safe(name + (error.strerror or str(error))))
             return 2
         if os.environ.get("CUWHY_DEBUG"):
             raise
         what = safe(f"{type(error).__name__}: {error}", 200)
-        print(
-            f"cuwhy: internal error ({what}); please report it with the file, CUWHY_DEBUG=1 shows where",
-            file=sys.stderr,
-        )
+        _complain(f"internal error ({what}); please report it with the file, CUWHY_DEBUG=1 shows where")
         return 2
+
+
+def _complain(text: str) -> None:
+    """Print one line; where standard error cannot take it, the exit code must still tell."""
+    with contextlib.suppress(OSError):
+        print(f"cuwhy: {text}", file=sys.stderr, flush=True)
+
+
+def _open_missing_streams() -> None:
+    """Give a closed standard output or error (``>&-``) somewhere to go: Python leaves None there."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ from cuwhy.read.groups import Group, exception_groups, linear, sampled
 #: The sizes were read off the exceptions of the starter evidence (sm_90).
 SHARED_WINDOW_BYTES = 1 << 32
 LOCAL_WINDOW_BYTES = 1 << 24
-#: The first bytes of the address space are never mapped.
-NULL_PAGE_BYTES = 64 << 10
 
 _MISALIGNED, _ADDRESS_SPACE = 6, 7
 #: Exceptions that only global memory raises.

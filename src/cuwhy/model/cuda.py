@@ -104,12 +104,6 @@ KNOWN_CONSTANTS = {
 }
 
 
-def describe_exception(code: int) -> str:
-    """Return "5, an address outside its memory window" for a CUDBG exception code."""
-    kind = EXCEPTIONS.get(code)
-    return kind.plain if kind is not None else f"exception code {code}, which this version does not know"
-
-
 def describe_error(code: int) -> str:
     """Return "700 'an illegal memory access was encountered'" for a CUDA error code."""
     name, text = CUDA_ERRORS.get(code, ("", "unknown error"))

@@ -31,7 +31,7 @@ SHT_REGS, SHT_ELF_IMAGE, SHT_RELOCATED_IMAGE, SHT_BACKTRACE = _USER + 5, _USER +
 SHT_DEVICES, SHT_CONTEXTS, SHT_SMS, SHT_GRIDS = _USER + 9, _USER + 10, _USER + 11, _USER + 12
 SHT_BLOCKS, SHT_WARPS, SHT_LANES, SHT_MODULES = _USER + 13, _USER + 14, _USER + 15, _USER + 16
 SHT_PREDICATES, SHT_PARAMS, SHT_UREGS, SHT_UPREDICATES = _USER + 17, _USER + 18, _USER + 19, _USER + 20
-SHT_CONSTANTS, SHT_META, SHT_CONVERGENCE = _USER + 21, _USER + 22, _USER + 23
+SHT_META, SHT_CONVERGENCE = _USER + 22, _USER + 23
 
 #: Lanes looked at in one dump; a full 148-SM device has 303,104.
 MAX_LANES = 400_000
@@ -67,8 +67,6 @@ _LINKED = frozenset(
 )
 _TOPS = frozenset({SHT_DEVICES, SHT_CONTEXTS, SHT_SMS, SHT_GRIDS, SHT_MODULES, SHT_META})
 _MAX_REGISTERS = 256
-
-CBU_EXITED = 0
 
 
 class Device(NamedTuple):
@@ -204,7 +202,6 @@ class CoreDump:
     Attributes:
         devices, contexts, modules, grids, sms, blocks: the tables.
         driver, cuda: versions as "580.159" and "13.0", empty in old files.
-        generator: what wrote the file ("UD" for the unified debugger backend).
         problems: parts that could not be read; the rest is still good.
 
     Raises:
@@ -244,7 +241,7 @@ class CoreDump:
         self.devices = [
             self._device(row) for row in self._rows(tops[SHT_DEVICES][0], "<QQQIIIIIIIIIII", "device")
         ]
-        self.generator = self.driver = self.cuda = ""
+        self.driver = self.cuda = ""
         self._read_meta(tops.get(SHT_META, ()))
         self.contexts: list[Context] = []
         self._context_of_section: dict[tuple[int, int], int] = {}
@@ -316,8 +313,7 @@ class CoreDump:
         for index in indexes:
             content = self.elf.content(index)
             if len(content) >= 24:
-                name, major, minor, cuda_major, cuda_minor = struct.unpack_from("<QIIII", content)
-                self.generator = text_at(self._strings, name)
+                _name, major, minor, cuda_major, cuda_minor = struct.unpack_from("<QIIII", content)
                 self.driver = f"{major}.{minor}"
                 self.cuda = f"{cuda_major}.{cuda_minor}"
 

@@ -22,7 +22,7 @@ from cuwhy.model.facts import (
     Threads,
     Wait,
 )
-from cuwhy.model.place import Frame, Place
+from cuwhy.model.place import Place
 from cuwhy.report.escape import safe
 
 _LABEL = 9
@@ -284,8 +284,3 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
         page.item(
             "", f"{artefact.name}: {artefact.kind}, {artefact.size:,} bytes, sha256 {artefact.sha256[:16]}…"
         )
-
-
-def frame_text(frame: Frame) -> str:
-    """Return "oob.cu:5 in fetch4"."""
-    return f"{frame.short}{' in ' + frame.function if frame.function else ''}"
