@@ -210,6 +210,7 @@ def test_any_bytes(data: bytes) -> None:
 
 _EXTREME = """
 import resource, sys
+sys.path.insert(0, "tests")
 from tests.read.test_coredump import *
 kind, times = int(sys.argv[1]), int(sys.argv[2])
 data = rebuilt(dump_of(MISALIGNED), lambda s, c: (s, c * times) if s.type == kind else (s, c))
