@@ -160,8 +160,8 @@ static int python_check(void) {
     int seen = 0;
     for (uint32_t i = 0; frame && i < WALK_FRAMES; i++, frame = peek_word(frame, layout->previous)) {
         if (layout->owner >= 0) {
-            char owner = 0;
-            if (!peek(frame + layout->owner, &owner, 1) || owner < 0 || owner > OWNED_BY_C) return 0;
+            unsigned char owner = 0;
+            if (!peek(frame + layout->owner, &owner, 1) || owner > OWNED_BY_C) return 0;
             if (owner == OWNED_BY_C) continue;
         }
         char *code = peek_word(frame, layout->code);
