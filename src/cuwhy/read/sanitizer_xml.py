@@ -31,7 +31,8 @@ from cuwhy.read.sanitizer_merge import (
 _ROOT = b"<ComputeSanitizerOutput"
 _HEAD_BYTES = 4096
 _MAX_RECORD = 1 << 18
-_MAX_RECORDS = 500_000
+#: The largest file that is read holds 140,000 of the tool's own records (1.7 KB each).
+_MAX_RECORDS = 200_000
 #: What goes through the XML parser, about two seconds; further records of a new form are only counted.
 _MAX_PARSED = 24 << 20
 _MAX_FORMS = 80_000
