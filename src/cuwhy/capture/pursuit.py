@@ -14,7 +14,7 @@ from types import FrameType
 from cuwhy.capture.amend import amend, free_name
 from cuwhy.capture.keep import log_artefact
 from cuwhy.capture.probes.run import Result, Subject, run_step
-from cuwhy.capture.probes.settings import sanitizer
+from cuwhy.capture.probes.settings import fills, sanitizer
 from cuwhy.capture.recorder import prepare
 from cuwhy.causes.reruns import pattern_of, words_of
 from cuwhy.model.diagnosis import Diagnosis
@@ -74,10 +74,12 @@ class Pursuit:
         """
         begin = time.monotonic()
         self._diagnose()
+        torch = _uses_torch(self.diagnosis, self.subject)
         self.tools = Tools(
             sanitizer=sanitizer() is not None,
             recorder=self._recorder(),
-            torch=_uses_torch(self.diagnosis, self.subject),
+            torch=torch,
+            fill=torch and fills(self.subject.command),
         )
         try:
             with _terminations_interrupt():

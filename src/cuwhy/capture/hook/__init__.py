@@ -22,6 +22,8 @@ HISTORIES = ("off", "state", "all")
 #: Makes the hook write the stacks of all threads: like POKE a real-time signal, which nothing else sends.
 STACKS = signal.SIGRTMIN + 10 if hasattr(signal, "SIGRTMIN") else 0
 _VARIABLE = "CUWHY_HOOK"
+#: Set to 1 it has fresh PyTorch memory filled with NaN (``inject/cuwhy_fill.py``).
+FILL = "CUWHY_FILL_NAN"
 _MAX_FILES = 64
 #: The interpreter's options that keep it from reading PYTHONPATH or from looking for sitecustomize.
 _DEAF_OPTIONS = frozenset("IES")

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cuwhy.capture.hook import FILL, deaf_option, hook_variables
 from cuwhy.capture.recorder import Control, prepare
 from cuwhy.model.errors import ToolMissing
 from cuwhy.model.facts import Setting
@@ -51,6 +52,11 @@ def environment_for(
         elif setting.kind == "delayed":
             delay.append((setting.first, setting.last))
             microseconds = setting.microseconds
+        elif setting.kind == "nan-filled":
+            hook = hook_variables(environment, folder, "off")
+            if not hook or deaf_option(command):
+                raise ToolMissing("this Python program takes no hook, so its memory cannot be filled")
+            environment |= {**hook, FILL: "1"}
     if sync or delay or recorded:
         control = Control(tuple(sync), tuple(delay), microseconds)
         recorder = prepare(folder, environment, control, command)
@@ -88,6 +94,11 @@ def command_for(
         argv += ["--launch-skip", str(skip)] if skip else []
         argv += ["--launch-count", str(count)] if count else []
     return [*argv, *command]
+
+
+def fills(command: Sequence[str]) -> bool:
+    """Tell whether fresh PyTorch memory of this program can be filled."""
+    return not deaf_option(command) and bool(hook_variables({}, Path("/"), "off"))
 
 
 def sanitizer() -> str | None:

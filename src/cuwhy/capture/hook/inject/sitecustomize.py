@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _VARIABLE = "CUWHY_HOOK"
+_FILL = "CUWHY_FILL_NAN"
 
 
 def _leave_path(folder: str) -> None:
@@ -111,15 +112,22 @@ class _Waiter:
 
     def arm(self, torch: Any) -> None:
         try:
-            from importlib.util import module_from_spec, spec_from_file_location
-
-            spec = spec_from_file_location("_cuwhy_torch", self.folder + "/cuwhy_torch.py")
-            if spec is not None and spec.loader is not None:
-                module = module_from_spec(spec)
-                spec.loader.exec_module(module)
-                module.arm(torch, self.target, self.history)
+            self.load("cuwhy_torch").arm(torch, self.target, self.history)
         except Exception:
             pass
+        if os.environ.get(_FILL) == "1":
+            try:
+                self.load("cuwhy_fill").arm(torch)
+            except Exception:
+                pass
+
+    def load(self, name: str) -> Any:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec = spec_from_file_location("_" + name, "%s/%s.py" % (self.folder, name))
+        module = module_from_spec(spec)  # type: ignore[arg-type]
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+        return module
 
 
 def _start() -> None:
