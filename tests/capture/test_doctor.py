@@ -27,6 +27,7 @@ def tool(folder: Path, name: str, text: str) -> None:
 
 def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{path}:/usr/bin:/bin", "TMPDIR": str(path), "XDG_RUNTIME_DIR": str(path)}
+    environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     return subprocess.run(
         [sys.executable, "-m", "cuwhy", "doctor", *arguments],
         capture_output=True, text=True, env=environment, timeout=60, check=False,
@@ -90,6 +91,30 @@ def test_a_driver_that_hangs_does_not_hang_the_doctor(
     begin = time.monotonic()
     assert doctor._driver(begin + 0.5).state == "missing"
     assert time.monotonic() - begin < 3
+
+
+def test_one_command_gets_what_packages_can_give(tmp_path: Path) -> None:
+    ended = run(tmp_path)
+    line = next(
+        line for line in ended.stdout.splitlines() if line.startswith("to get what packages can give")
+    )
+    assert "pip install nvidia-cuda-sanitizer-api py-spy" in line
+    some = [
+        doctor.Check("a", "missing", "", "", "sudo apt-get install gcc"),
+        doctor.Check("b", "limited", "", "", "sudo apt-get install gcc libc6-dev"),
+        doctor.Check("c", "ok", "", "", "pip install x"),
+        doctor.Check("d", "missing", "", "", "pip install 'cuwhy[sass]'"),
+    ]
+    assert doctor.one_command(some) == "sudo apt-get install gcc libc6-dev && pip install 'cuwhy[sass]'"
+
+
+def test_a_recorder_that_cannot_be_built_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    check = doctor._recorder()
+    assert check.state == "missing"
+    assert "no C compiler" in check.found
+    assert check.fix == "sudo apt-get install gcc libc6-dev"
 
 
 def test_names_from_tools_cannot_steer_the_terminal(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -188,10 +189,28 @@ def test_a_kernel_is_narrowed_by_its_whole_name(tmp_path: Path, monkeypatch: pyt
     from cuwhy.capture.probes import settings
 
     monkeypatch.setattr(settings, "sanitizer", lambda: "cs")
-    argv = settings.command_for([Setting("memcheck", kernel="_Z3addPf")], ["p", "x"], tmp_path, 3, 8)
+    argv = settings.command_for([Setting("memcheck", 4, 11, kernel="_Z3addPf")], ["p", "x"], tmp_path)
     assert argv[-2:] == ["p", "x"]
     joined = " ".join(argv)
     assert "--kernel-name kne=_Z3addPf --launch-skip 3 --launch-count 8" in joined
+
+
+def test_the_launches_before_the_accused_one_are_counted(
+    place: Place,
+    stub: dict[str, str],
+    dump_named: Callable[[str], Any],
+) -> None:
+    from cuwhy.capture.pursuit import launches_before
+
+    # The seventh launch in its context, recorded on an H200; the program launches only this kernel.
+    (place.folder / "dump").write_bytes(dump_named("bad_starter_crash").data)
+    host = Path(__file__).parent / "recorder" / "host.py"
+    place.run(
+        "--case", "c.cuwhy", "--budget", "0", "--", sys.executable, host, place.folder / "dump", "add_kernel",
+        env=stub,
+    )  # fmt: skip
+    path = place.folder / "work" / "c.cuwhy"
+    assert launches_before(path, diagnose(path)) == 6
 
 
 # -- how a failure is told ------------------------------------------------------------------
@@ -260,7 +279,7 @@ def test_a_rerun_that_hangs_is_ended_with_all_that_it_started(place: Place) -> N
     flag = place.folder / "flag"
     program = f"[ -e {flag} ] && {{ setsid sleep 60 & sleep 60; }}; touch {flag}; exit 1"
     ended = place.run(
-        "--case", "c.cuwhy", "--budget", "1500ms" if False else "2s", "--oracle", "false",
+        "--case", "c.cuwhy", "--budget", "2s", "--oracle", "false",
         "--", "sh", "-c", program,
     )  # fmt: skip
     assert ended.code == 1

@@ -78,6 +78,21 @@ def test_memcheck_is_narrowed_to_the_kernel_of_the_dump() -> None:
     assert without_torch.name == "memcheck of all kernels"
 
 
+def test_of_a_kernel_launched_often_only_the_launches_around_the_failure_are_checked() -> None:
+    fault = next(f for f in case_facts("bad_starter_misaligned") if isinstance(f, Fault))
+    assert fault.launch is not None
+    kernel = fault.launch.kernel
+    facts: list[Fact] = [replace(fault, exception=99, address=None), run(DUMPS, passed=False)]
+    window = next_step(known(*facts), Options(), ALL, 900, before=200)
+    assert isinstance(window, Step)
+    assert window.settings == (Setting("memcheck", 197, 205, kernel=kernel),)
+    # Nothing there: then all launches of the kernel.
+    facts.append(run(*window.settings, passed=None))
+    whole = next_step(known(*facts), Options(), ALL, 900, before=200)
+    assert isinstance(whole, Step)
+    assert whole.settings == (Setting("memcheck", kernel=kernel),)
+
+
 def test_what_memcheck_reports_ends_the_plan() -> None:
     facts = case_facts("bad_forward_difference")
     assert stop(known(*facts, run(DUMPS, passed=False)), Options()).why == "the cause is named"

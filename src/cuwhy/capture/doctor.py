@@ -56,12 +56,18 @@ def examine() -> list[Check]:
             "pip install 'cuwhy[sass]'",
         ),
         _tool(
-            end, "compute-sanitizer", ("--version",), "memcheck, racecheck, synccheck, initcheck", _TOOLKIT
+            end,
+            "compute-sanitizer",
+            ("--version",),
+            "the plan of `cuwhy run`: memcheck, racecheck, synccheck, initcheck",
+            "pip install nvidia-cuda-sanitizer-api",
         ),
         _tool(end, "cuda-gdb", ("--version",), "not used by cuwhy; for looking by hand", _TOOLKIT),
         _tool(end, "ncu", ("--version",), "profiles", _TOOLKIT),
         _tool(end, "py-spy", ("--version",), "Python stacks of hung programs", "pip install py-spy"),
         _compiler(end),
+        _recorder(),
+        _hook(),
         _ptrace(),
         _counters(),
         _disk(),
@@ -146,6 +152,10 @@ def _gpu_access() -> Check:
 
 def _find(name: str) -> str | None:
     found = shutil.which(name)
+    if name == "compute-sanitizer":
+        from cuwhy.capture.probes.settings import sanitizer
+
+        return sanitizer()
     if found is None and name == "nvdisasm":
         from cuwhy.locate.sass import find_nvdisasm
 
@@ -180,6 +190,58 @@ def _compiler(end: float) -> Check:
             first = (out or "").splitlines()[:1]
             return Check("C compiler", "ok", f"{first[0][:80] if first else '?'} ({path})", use)
     return Check("C compiler", "missing", "neither cc, gcc nor clang", use, "sudo apt-get install gcc")
+
+
+def _recorder() -> Check:
+    use = "the host line of a launch; reruns with launches synchronised or delayed"
+    import tempfile
+
+    from cuwhy.capture.recorder import prepare
+
+    try:
+        # Built, and loaded once: what stands in the cache may have been built for another system.
+        with tempfile.TemporaryDirectory(prefix="cuwhy-") as folder:
+            recorder = prepare(Path(folder), os.environ)
+            library = recorder.environment.get("LD_PRELOAD", "").partition(":")[0]
+            if recorder.note:
+                return Check(
+                    "launch recorder", "missing", recorder.note, use, "sudo apt-get install gcc libc6-dev"
+                )
+            kept = not library.startswith(folder)
+    except OSError as error:
+        return Check("launch recorder", "missing", str(error), use, "export TMPDIR=/some/large/folder")
+    where = f"built ({library})" if kept else "built anew for each run: no cache can be written"
+    return Check(
+        "launch recorder", "ok" if kept else "limited", where, use,
+        "" if kept else "export XDG_CACHE_HOME=/some/folder/of/yours",
+    )  # fmt: skip
+
+
+def _hook() -> Check:
+    use = "tensors behind addresses, Python stacks of hangs, memory filled with NaN"
+    from cuwhy.capture.hook import hook_variables
+
+    if hook_variables({}, Path("/"), "off"):
+        return Check("PyTorch hook", "ok", "for programs whose Python reads PYTHONPATH", use)
+    return Check(
+        "PyTorch hook", "missing", "cuwhy's files are not on disk (a zip?), or under a path with ':'", use,
+        "pip install --force-reinstall cuwhy",
+    )  # fmt: skip
+
+
+def one_command(checks: list[Check]) -> str:
+    """Return one shell line that gets all that packages can give; empty when nothing is missing of it."""
+    parts = []
+    for installer in ("sudo apt-get install", "pip install"):
+        wanted = [
+            check.fix.removeprefix(installer).strip()
+            for check in checks
+            if check.state != "ok" and check.fix.startswith(f"{installer} ")
+        ]
+        words = list(dict.fromkeys(word for fix in wanted for word in fix.split()))
+        if words:
+            parts.append(f"{installer} {' '.join(words)}")
+    return " && ".join(parts)
 
 
 def _ptrace() -> Check:

@@ -18,7 +18,7 @@ from cuwhy.capture.probes.settings import fills, sanitizer
 from cuwhy.capture.recorder import prepare
 from cuwhy.causes.reruns import pattern_of, words_of
 from cuwhy.model.diagnosis import Diagnosis
-from cuwhy.model.facts import Fact, Rerun, SanitizerFault, Setting
+from cuwhy.model.facts import Fact, Fault, LaunchRecord, Rerun, SanitizerFault, Setting
 from cuwhy.planning import Options, Step, Stop, Tools, next_step
 from cuwhy.read.reruns import Asked, write_reruns
 
@@ -59,6 +59,7 @@ class Pursuit:
     tools: Tools = field(default_factory=Tools)
     steps: int = 0
     last: str = ""
+    before: int = 0
 
     @property
     def options(self) -> Options:
@@ -74,6 +75,7 @@ class Pursuit:
         """
         begin = time.monotonic()
         self._diagnose()
+        self.before = launches_before(self.case, self.diagnosis)
         torch = _uses_torch(self.diagnosis, self.subject)
         self.tools = Tools(
             sanitizer=sanitizer() is not None,
@@ -85,7 +87,9 @@ class Pursuit:
             with _terminations_interrupt():
                 while self.steps < _MAX_STEPS:
                     self.spent = time.monotonic() - begin
-                    step = next_step(self.diagnosis, self.options, self.tools, self.budget - self.spent)
+                    step = next_step(
+                        self.diagnosis, self.options, self.tools, self.budget - self.spent, self.before
+                    )
                     if isinstance(step, Stop):
                         self.stop = step
                         return
@@ -191,6 +195,38 @@ def _found(step: Step, result: Result, diagnosis: Diagnosis) -> str:
         end = f"signal {-rerun.code}" if rerun.code < 0 else f"exit code {rerun.code}"
         return f"{with_what}{word} ({end})"
     return f"{with_what}{word} (by the {rerun.judged})"
+
+
+def launches_before(case: Path, diagnosis: Diagnosis) -> int:
+    """Return how often the accused kernel was launched before the accused launch; 0 when nothing tells."""
+    from cuwhy.case import open_case
+    from cuwhy.read.launchlog import read_launchlog
+
+    launch = next((f.launch for f in diagnosis.facts if isinstance(f, Fault) and f.launch is not None), None)
+    accused = next(
+        (
+            f
+            for f in diagnosis.facts
+            if isinstance(f, LaunchRecord)
+            and launch is not None
+            and f.number == launch.grid_id
+            and f.kernel == launch.kernel
+        ),
+        None,
+    )
+    if accused is None:
+        return 0
+    with open_case(case) as opened:
+        data = opened.read(accused.origin.artefact)
+    records = [
+        record
+        for record in read_launchlog(data, accused.origin.artefact).launches
+        if record.context == accused.context and record.number
+    ]
+    if min((record.number for record in records), default=0) != 1:
+        # The first launches are no longer in the log: the count would be too low.
+        return 0
+    return sum(record.kernel == accused.kernel and record.number < accused.number for record in records)
 
 
 def _uses_torch(diagnosis: Diagnosis, subject: Subject) -> bool:

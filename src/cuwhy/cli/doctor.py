@@ -18,7 +18,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Look and print; 0 when core dumps can work, else 1."""
-    from cuwhy.capture.doctor import dumps_work, examine, summary
+    from cuwhy.capture.doctor import dumps_work, examine, one_command, summary
     from cuwhy.report.escape import safe
 
     checks = examine()
@@ -27,7 +27,16 @@ def run(arguments: argparse.Namespace) -> int:
         import json
         from dataclasses import asdict
 
-        print(json.dumps({"core_dumps": works, "checks": [asdict(check) for check in checks]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "core_dumps": works,
+                    "get": one_command(checks),
+                    "checks": [asdict(check) for check in checks],
+                },
+                indent=2,
+            )
+        )
         return 0 if works else 1
     print(safe(summary()))
     width = max(len(check.name) for check in checks)
@@ -37,5 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{'':<8} {'':<{width}}  for: {check.use}")
             if check.fix:
                 print(f"{'':<8} {'':<{width}}  get: {check.fix}")
+    if command := one_command(checks):
+        print(f"to get what packages can give: {command}")
     print("GPU core dumps can work here" if works else "GPU core dumps cannot work here")
     return 0 if works else 1

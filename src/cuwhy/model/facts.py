@@ -541,7 +541,8 @@ class Setting:
     Attributes:
         kind: one of :data:`SETTING_KINDS`.
         first, last: launch numbers, both included, for "synchronized" and "delayed"; they
-            count from 1 in each context, as :attr:`Launch.grid_id` does.  0 elsewhere.
+            count from 1 in each context, as :attr:`Launch.grid_id` does.  For a checker, which
+            launches of ``kernel`` it looked at, counted from 1.  0 elsewhere: all.
         microseconds: of a delay.
         kernel: the regular expression a checker was narrowed to, empty when to none.
     """
@@ -556,7 +557,9 @@ class Setting:
     def text(self) -> str:
         """The setting as a person reads it."""
         words = SETTING_KINDS.get(self.kind, self.kind)
-        if self.first:
+        if self.first and self.kernel:
+            words += f" of launches {self.first} to {self.last} of the kernel"
+        elif self.first:
             words += f" {self.first}" if self.first == self.last else f"es {self.first} to {self.last}"
         return words + (f" by {self.microseconds} microseconds" if self.microseconds else "")
 

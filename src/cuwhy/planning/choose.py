@@ -8,7 +8,7 @@ access is in question; controlled reruns, where an order is; and last what only 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuwhy.causes.reruns import CHANCE, Outcome, RerunPattern, passes_needed, pattern_of
 from cuwhy.model.diagnosis import Diagnosis
@@ -22,6 +22,8 @@ _FEW, _MANY = 3, 10
 _REGULAR = 0.6
 #: Runs that one claim of "cured" may cost at most.
 _MAX_PASSES = 60
+#: A kernel launched so often before the failure is checked around it first, so many launches to each side.
+_MANY_LAUNCHES, _AROUND = 50, 4
 #: All delays of one run together, and the shortest and longest single one.
 _DELAY_TOTAL_US, _DELAY_LEAST_US, _DELAY_MOST_US = 4_000_000, 200, 20_000
 #: What chance may explain at one question of the bisection; its answer is proven as any claim is.
@@ -30,7 +32,9 @@ _BLOCKING = Setting("launch-blocking")
 _UNKNOWN = "unknown/"
 
 
-def next_step(diagnosis: Diagnosis, options: Options, tools: Tools, seconds_left: float) -> Step | Stop:
+def next_step(
+    diagnosis: Diagnosis, options: Options, tools: Tools, seconds_left: float, before: int = 0
+) -> Step | Stop:
     """Return what to run next, or why nothing.
 
     Args:
@@ -38,8 +42,9 @@ def next_step(diagnosis: Diagnosis, options: Options, tools: Tools, seconds_left
         options: what the user asked for.
         tools: what the machine can do.
         seconds_left: of the budget.
+        before: launches of the accused kernel before the accused one, 0 when unknown.
     """
-    view = _View.of(diagnosis, options, tools)
+    view = replace(_View.of(diagnosis, options, tools), before=before)
     too_dear: Step | None = None
     for step in _candidates(view):
         if step.seconds <= seconds_left:
@@ -63,6 +68,7 @@ class _View:
     tools: Tools
     reruns: tuple[Rerun, ...]
     pattern: RerunPattern
+    before: int = 0
 
     @classmethod
     def of(cls, diagnosis: Diagnosis, options: Options, tools: Tools) -> _View:
@@ -99,7 +105,8 @@ class _View:
     def checked(self, *kinds: str, kernel: str | None = None) -> bool:
         """True when such a checker ran, narrowed to ``kernel`` or to whatever."""
         return any(
-            kernel is None or any(s.kernel == kernel for s in r.settings if s.kernel or not kernel)
+            kernel is None
+            or any(s.kernel == kernel and not s.first for s in r.settings if s.kernel or not kernel)
             for r in self.tried(*kinds)
         )
 
@@ -179,6 +186,16 @@ def _memory_checks(view: _View) -> Iterator[Step]:
     if not view.tools.sanitizer or view.reported("memcheck"):
         return
     kernel = "" if view.pattern.hidden_by_capture else view.kernel
+    if kernel and view.before >= _MANY_LAUNCHES and not view.tried("memcheck"):
+        first, last = max(1, view.before + 1 - _AROUND), view.before + 1 + _AROUND
+        yield view.step(
+            "memcheck of a few launches",
+            (Setting("memcheck", first, last, kernel=kernel),),
+            f"the kernel of the core dump is launched {view.before} times before it fails; memcheck looks at its "
+            f"launches {first} to {last}",
+            _SETTLES["memcheck"],
+        )
+        return
     if not view.checked("memcheck", kernel=kernel):
         where = "narrowed to the kernel of the core dump" if kernel else "of all kernels"
         why = (

@@ -57,7 +57,6 @@ class Step:
         seconds: estimated cost; basis: where the estimate comes from.
         more: such runs that may follow at most.
         kernel: mangled name to narrow a checker to, empty: all kernels.
-        skip, count: launches of that kernel to pass over and to check; 0: none, all.
     """
 
     name: str
@@ -68,8 +67,6 @@ class Step:
     basis: str
     more: int = 0
     kernel: str = ""
-    skip: int = 0
-    count: int = 0
 
     @property
     def checker(self) -> str:

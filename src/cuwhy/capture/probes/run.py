@@ -76,7 +76,7 @@ def run_step(step: Step, subject: Subject, folder: Path, seconds: float) -> Resu
     environment = environment_for(
         step.settings, subject.environment, folder, subject.command, recorded=recorded
     )
-    argv = command_for(step.settings, subject.command, folder, step.skip, step.count)
+    argv = command_for(step.settings, subject.command, folder)
     ended = execute(
         argv,
         environment=environment,

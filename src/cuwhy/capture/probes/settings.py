@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -66,9 +67,7 @@ def environment_for(
     return environment
 
 
-def command_for(
-    settings: Sequence[Setting], command: Sequence[str], folder: Path, skip: int = 0, count: int = 0
-) -> list[str]:
+def command_for(settings: Sequence[Setting], command: Sequence[str], folder: Path) -> list[str]:
     """Return the command line of a rerun: the user's own, under a checker where one is asked for.
 
     Options as of Compute Sanitizer 2025.3 (``compute-sanitizer --help``): the value of ``kne`` is a
@@ -91,8 +90,9 @@ def command_for(
         argv += ["--track-stream-ordered-races", "all"]
     if setting.kernel and "," not in setting.kernel:
         argv += ["--kernel-name", f"kne={setting.kernel}"]
-        argv += ["--launch-skip", str(skip)] if skip else []
-        argv += ["--launch-count", str(count)] if count else []
+        if setting.first:
+            argv += ["--launch-skip", str(setting.first - 1)]
+            argv += ["--launch-count", str(setting.last - setting.first + 1)]
     return [*argv, *command]
 
 
@@ -102,8 +102,18 @@ def fills(command: Sequence[str]) -> bool:
 
 
 def sanitizer() -> str | None:
-    """Return the path of Compute Sanitizer, None when it is not installed."""
-    folders = [f"{base}/{sub}" for base in _CUDA_FOLDERS for sub in ("bin", "compute-sanitizer")]
-    return shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path=os.pathsep.join(folders)
-    )
+    """Return the path of Compute Sanitizer, None when it is not installed.
+
+    Looked for in $PATH, then the toolkit's usual folders, then the PyPI package nvidia-cuda-sanitizer-api.
+    """
+    name = "compute-sanitizer"
+    folders = [f"{base}/{sub}" for base in _CUDA_FOLDERS for sub in ("bin", name)]
+    found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+    if found is not None:
+        return found
+    for folder in sys.path:
+        # cu13, cu14, …: one folder for each major version of CUDA.
+        for path in sorted((Path(folder or ".") / "nvidia").glob(f"cu*/bin/{name}"), reverse=True):
+            if os.access(path, os.X_OK):
+                return str(path)
+    return None
