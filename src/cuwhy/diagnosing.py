@@ -7,10 +7,11 @@ import hashlib
 import mmap
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cuwhy.case.labels import ProcessLabel, read_label
 from cuwhy.causes.catalogue import UNKNOWN, catalogue
 from cuwhy.causes.confidence import confidence_of
 from cuwhy.causes.evidence import Evidence
@@ -33,6 +34,8 @@ MAX_FILE_BYTES = 4 << 30
 _MAX_TEXT_BYTES = 240 << 20
 _MAX_FILES = 64
 _MAX_FINDINGS = 50
+#: Processes that failed later and are looked at.
+_MAX_LATER = 8
 
 _CAPTURE = (
     "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_COREDUMP_FILE=core.%p.nvcudmp CUDA_COREDUMP_GENERATION_FLAGS="
@@ -52,6 +55,8 @@ class _Reading:
     sources: dict[str, str] = field(default_factory=dict)
     logs: list[LaunchLog] = field(default_factory=list)
     maps: list[MemoryMap] = field(default_factory=list)
+    labels: dict[str, ProcessLabel] = field(default_factory=dict)
+    later: list[Finding] = field(default_factory=list)
 
 
 def diagnose(
@@ -76,7 +81,20 @@ def diagnose(
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    files = [Path(p) for p in paths]
+    return diagnose_run([Path(p) for p in paths], sources=sources)
+
+
+def diagnose_run(
+    files: Sequence[Path],
+    *,
+    sources: Iterable[str | os.PathLike[str]] = (),
+    labels: Mapping[str, ProcessLabel] | None = None,
+) -> Diagnosis:
+    """Diagnose as :func:`diagnose`, with the process and time of core dumps by file name.
+
+    Raises:
+        InputError: when a file cannot be read or is none that has a reader.
+    """
     if not files:
         raise InputError(
             "no file to diagnose", hint="give a core dump, a sanitizer report, a log or a .cuwhy case"
@@ -85,10 +103,10 @@ def diagnose(
         raise InputError(
             f"{len(files)} files; at most {_MAX_FILES} about one failure", hint="name those of one run"
         )
-    reading = _Reading()
+    reading = _Reading(labels=dict(labels or {}))
     with contextlib.ExitStack() as stack:
         for path in files:
-            for name, data, kind in _open(path, stack):
+            for name, data, kind in _open(path, stack, reading.labels):
                 _read(reading, name, data, kind)
         book = SourceBook(reading.sources, tuple(Path(folder) for folder in sources))
         _read_dumps(reading, book)
@@ -96,7 +114,8 @@ def diagnose(
     reading.facts += recorded_facts(reading.facts, reading.logs)
     reading.facts += _ordered_launches(reading)
     diagnosis = conclude(reading.facts, reading.artefacts, reading.notes)
-    return replace(diagnosis, excerpts=_excerpts(diagnosis.findings, book))
+    findings = (*diagnosis.findings, *reading.later)
+    return replace(diagnosis, findings=findings, excerpts=_excerpts(findings, book))
 
 
 def _ordered_launches(reading: _Reading) -> list[Fact]:
@@ -126,12 +145,14 @@ def _excerpts(findings: Iterable[Finding], book: SourceBook) -> tuple[Excerpt, .
 # -- reading ---------------------------------------------------------------------
 
 
-def _open(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes | memoryview, str]]:
+def _open(
+    path: Path, stack: contextlib.ExitStack, labels: dict[str, ProcessLabel]
+) -> Iterator[tuple[str, bytes | memoryview, str]]:
     """Yield (name, content, kind) of a file, or of each artefact of a case."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            yield from _open_case(path, stack)
+            yield from _open_case(path, stack, labels)
             return
         if not stat.S_ISREG(status.st_mode):
             raise InputError(
@@ -148,7 +169,7 @@ def _open(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes 
         with open(path, "rb", opener=_without_waiting) as file:
             head = file.read(4096)
             if recognize(head) == "case":
-                yield from _open_case(path, stack)
+                yield from _open_case(path, stack, labels)
                 return
             if status.st_size <= _MAX_TEXT_BYTES:
                 file.seek(0)
@@ -168,11 +189,15 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _open_case(path: Path, stack: contextlib.ExitStack) -> Iterator[tuple[str, bytes | memoryview, str]]:
+def _open_case(
+    path: Path, stack: contextlib.ExitStack, labels: dict[str, ProcessLabel]
+) -> Iterator[tuple[str, bytes | memoryview, str]]:
     from cuwhy.case import open_case
 
     case = stack.enter_context(open_case(path))
     for entry in case.artefacts:
+        if (label := read_label(entry.note)) is not None:
+            labels[entry.path] = label
         if entry.kind in ("source", "sass"):
             yield entry.path, case.read(entry.path), entry.kind
             continue
@@ -243,10 +268,39 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
 
 
 def _read_dumps(reading: _Reading, book: SourceBook) -> None:
-    for name, data in reading.dumps:
+    """Read the core dumps; of several processes the first failure counts, the others follow from it."""
+    labelled = [dump for dump in reading.dumps if dump[0] in reading.labels]
+    faults = [dump for dump in labelled if not reading.labels[dump[0]].asked]
+    faults.sort(key=lambda dump: reading.labels[dump[0]].written)
+    # Without labels nothing says which came first; dumps that were asked for are of one moment.
+    dumps = faults[:1] if faults and len(labelled) == len(reading.dumps) else reading.dumps
+    for name, data in dumps:
         facts, notes = read_coredump(data, name, reading.listings, book)
         reading.facts += facts
         reading.notes += [n for n in notes if n not in reading.notes]
+    if len(dumps) == len(reading.dumps):
+        return
+    first = reading.labels[faults[0][0]]
+    rest = [dump for dump in reading.dumps if dump is not faults[0]]
+    rest.sort(key=lambda dump: reading.labels[dump[0]].written)
+    names = []
+    for name, data in rest[:_MAX_LATER]:
+        label = reading.labels[name]
+        after = f"{max(0.0, label.written - first.written):.1f} s later"
+        names.append(f"{label.process} ({after})")
+        try:
+            facts, _ = read_coredump(data, name, reading.listings, book)
+        except InputError:
+            continue
+        primary = conclude(facts).primary
+        if primary is not None:
+            sentence = f"{label.process}, {after}: {primary.sentence}"
+            reading.later.append(replace(primary, role=Role.CASCADE, sentence=sentence))
+    more = f" and {len(rest) - _MAX_LATER} more" if len(rest) > _MAX_LATER else ""
+    reading.notes.append(
+        f"{first.process} failed first; core dumps written later: {'; '.join(names)}{more}: most likely its consequences, "
+        "or the same fault in every rank"
+    )
 
 
 def read_coredump(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -69,14 +70,21 @@ def test_the_first_of_two_processes_is_diagnosed(place: Place) -> None:
     assert ended.code == 7
     assert "memory/misaligned-access" in ended.err
     assert "execution/device-assert" not in ended.err
-    later = next(line for line in ended.err.splitlines() if "failed first" in line)
-    first, _, rest = later.partition("failed first")
-    assert "rank 1" in first
-    assert "rank 0" in rest
+    said = " ".join(ended.err.split())
+    first, _, rest = said.partition(" failed first; core dumps written later: ")
+    assert first.endswith("rank 1, local rank 1") or first.endswith("rank 1")
+    assert re.match(r"pid [0-9]+, rank 0 \([0-9.]+ s later\)", rest)
     with open_case(place.folder / "work" / "two.cuwhy") as case:
         notes = [entry.note for entry in case.artefacts if entry.kind == "coredump"]
     assert len(notes) == 2
     assert {"rank 0" in note for note in notes} == {True, False}
+    replayed = diagnose(place.folder / "work" / "two.cuwhy")
+    assert [(f.cause.name, f.role.value) for f in replayed.findings] == [
+        ("memory/misaligned-access", "primary"),
+        ("execution/device-assert", "cascade"),
+    ]
+    assert re.match(r"pid [0-9]+, rank 0, [0-9.]+ s later: ", replayed.findings[1].sentence)
+    assert any("rank 1 failed first" in note for note in replayed.notes)
 
 
 def test_the_users_own_settings_win(place: Place) -> None:

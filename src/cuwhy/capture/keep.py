@@ -132,6 +132,7 @@ def _steps(seen: Observed, contents: _Contents) -> Iterator[tuple[str, Callable[
 
 def _add_dump(contents: _Contents, dump: Dump, name: str) -> None:
     from cuwhy.case import clean_name
+    from cuwhy.case.labels import ProcessLabel
     from cuwhy.locate.listings import sass_artefacts
     from cuwhy.read.slim import slim_coredump
 
@@ -139,9 +140,7 @@ def _add_dump(contents: _Contents, dump: Dump, name: str) -> None:
     if size > _MAX_DUMP_BYTES:
         raise InputError(f"it has {size >> 20} MB, more than {_MAX_DUMP_BYTES >> 20}: {dump.path}")
     data = dump.path.read_bytes()
-    kind = "asked for by cuwhy" if dump.asked else "on an exception"
-    written = time.strftime("%H:%M:%S", time.gmtime(dump.written))
-    note = f"{dump.label}, {kind}, written {written}.{int(dump.written % 1 * 1000):03d} UTC"
+    note = ProcessLabel(dump.label, dump.written, dump.asked).note
     try:
         slim = slim_coredump(data)
     except InputError as error:

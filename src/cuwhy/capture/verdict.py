@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cuwhy.capture.keep import log_kind
 from cuwhy.capture.run import Observed
+from cuwhy.case.labels import ProcessLabel
 from cuwhy.model.diagnosis import Diagnosis
 from cuwhy.model.errors import InputError
 
-_NAMED_LATER = 8
 _MAX_LAUNCH_LOGS = 16
+_MAX_DUMPS = 16
 # The driver's words differ from version to version; that it speaks of core dumps does not.
 _CORE_DUMP = re.compile(rb"core ?dump", re.IGNORECASE)
 _DUMPS_OFF = re.compile(rb"CUPTI|profil|debugger|disabled|not supported|not be generated", re.IGNORECASE)
@@ -54,8 +56,8 @@ def judge(seen: Observed) -> Verdict:
     notes: list[str] = []
     logs = _log_files(seen, notes)
     diagnosis = None
-    # The dump of the process that failed first; what failed after it is most likely its consequence.
-    first = [dump.path for dump in seen.dumps[:1]]
+    first = [dump.path for dump in seen.dumps[:_MAX_DUMPS]]
+    labels = {dump.path.name: ProcessLabel(dump.label, dump.written, dump.asked) for dump in seen.dumps}
     launches = _launch_files(seen)
     tensors = [item.path for item in seen.tensors if not seen.dumps or item.pid == seen.dumps[0].pid][:1]
     for files in (
@@ -68,28 +70,20 @@ def judge(seen: Observed) -> Verdict:
         if not files:
             continue
         try:
-            diagnosis = _diagnose(files)
+            diagnosis = _diagnose(files, labels)
             break
         except InputError as error:
             if str(error) not in notes:
                 notes.append(str(error))
-    if len(seen.dumps) > 1:
-        later = [dump.label for dump in seen.dumps[1:]]
-        more = f" and {len(later) - _NAMED_LATER} more" if len(later) > _NAMED_LATER else ""
-        notes.append(
-            f"{seen.dumps[0].label} failed first; core dumps written later: "
-            + "; ".join(later[:_NAMED_LATER])
-            + more
-        )
     if not seen.dumps and (seen.code or seen.ended):
         notes += _without_dump(seen)
     return Verdict(diagnosis, tuple(notes))
 
 
-def _diagnose(files: list[Path]) -> Diagnosis:
-    from cuwhy.diagnosing import diagnose
+def _diagnose(files: list[Path], labels: Mapping[str, ProcessLabel]) -> Diagnosis:
+    from cuwhy.diagnosing import diagnose_run
 
-    return diagnose(files, sources=["."])
+    return diagnose_run(files, sources=["."], labels=labels)
 
 
 def _shows_cuda_error(text: bytes) -> bool:
