@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from math import comb
 
 import pytest
@@ -132,10 +133,29 @@ def test_one_pass_of_a_rare_failure_is_no_cure() -> None:
 
 
 def test_what_core_dumps_hide_is_not_counted_as_a_pass() -> None:
-    pattern = pattern_of(runs(DUMPS, passed=2) + runs(failed=3))
+    one = pattern_of(runs(DUMPS, passed=1) + runs(failed=1))
+    assert one.differs_by_capture
+    assert not one.hidden_by_capture, "one run each may be luck"
+    assert one.rare
+    pattern = pattern_of(runs(DUMPS, passed=3) + runs(failed=3))
     assert pattern.hidden_by_capture
     assert not pattern.rare
     assert (pattern.plain.passes, pattern.plain.failures) == (0, 3)
+
+
+def test_many_strange_reruns_take_bounded_time() -> None:
+    hostile = [
+        Rerun(
+            (*(Setting("memcheck", kernel=f"{i}-{j}") for j in range(60)), Setting("synchronized", 1, i + 1)),
+            True,
+        )
+        for i in range(2000)
+    ]
+    begin = time.process_time()
+    pattern = pattern_of(hostile)
+    assert pattern.pair is None
+    assert len(pattern.sentences) <= 2001
+    assert time.process_time() - begin < 5
 
 
 def test_undecided_runs_count_nowhere() -> None:

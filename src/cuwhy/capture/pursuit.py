@@ -84,7 +84,7 @@ class Pursuit:
             fill=torch and fills(self.subject.command),
         )
         try:
-            with _terminations_interrupt():
+            with _terminations_interrupt(), _no_core_files():
                 while self.steps < _MAX_STEPS:
                     self.spent = time.monotonic() - begin
                     step = next_step(
@@ -262,6 +262,19 @@ def _terminations_interrupt() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _no_core_files() -> Iterator[None]:
+    """Keep reruns that abort from filling the disk with one core file each."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 def _seconds(value: float) -> str:

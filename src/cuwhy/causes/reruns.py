@@ -227,14 +227,22 @@ class RerunPattern:
     others: tuple[Outcome, ...] = ()
 
     @property
-    def hidden_by_capture(self) -> bool:
-        """True when the command fails, but passes with core dumps on."""
+    def differs_by_capture(self) -> bool:
+        """True when so far it failed only without core dumps, and passed with them."""
         return self.uncaptured.failures > 0 and self.captured.passes > 0 and self.captured.failures == 0
+
+    @property
+    def hidden_by_capture(self) -> bool:
+        """True when core dumps hide the failure, and chance hardly explains the difference."""
+        plain = self.uncaptured
+        return self.differs_by_capture and (
+            chance_of(plain.failures, plain.runs, 0, self.captured.passes) <= CHANCE
+        )
 
     @property
     def rare(self) -> bool:
         """True when the command as it is both passes and fails."""
-        return self.plain.passes > 0 and self.plain.failures > 0 and not self.hidden_by_capture
+        return self.plain.passes > 0 and self.plain.failures > 0
 
     def outcome(self, *kinds: str) -> Outcome | None:
         """Return the outcome with settings of exactly these kinds; of the first such, where ranges differ."""
@@ -254,25 +262,28 @@ class RerunPattern:
         Args:
             base: settings that were on all the while (a delay that makes the fault regular).
         """
-        known: dict[Ranges, bool] = {}
+        known = self._bisections().get(tuple(base))
+        return None if known is None else _narrowed(known)
+
+    def _bisections(self) -> dict[tuple[Setting, ...], dict[Ranges, bool]]:
+        """What synchronisations gave, by the settings that were on all the while."""
+        found: dict[tuple[Setting, ...], dict[Ranges, bool]] = {}
         for outcome in self.others:
-            rest = tuple(s for s in outcome.settings if s.kind != "synchronized")
             ranges = joined((s.first, s.last) for s in outcome.settings if s.kind == "synchronized")
-            if ranges and rest == tuple(base) and (outcome.failures or outcome.passes):
-                known[ranges] = not outcome.failures
-        # The first question is always the whole run, so the widest range is the number of launches.
-        launches = max(
-            (ranges[-1][1] for ranges in known if ranges[0][0] == 1 and len(ranges) == 1), default=0
-        )
-        return narrow(known, launches) if launches else None
+            if ranges:
+                base = tuple(s for s in outcome.settings if s.kind != "synchronized")
+                found.setdefault(base, {})[ranges] = not outcome.failures
+        return found
 
     @property
     def pair(self) -> OrderedPair | None:
         """The two launches whose order matters, where the bisection came to its end."""
-        for base in dict.fromkeys(
-            tuple(s for s in o.settings if s.kind != "synchronized") for o in self.others
-        ):
-            found = self.narrowing(base)
+        for base, known in self._bisections().items():
+            plain = next((o for o in self.others if o.settings == base), None) if base else self.plain
+            if plain is None or not plain.failures:
+                # Nothing was cured that never failed.
+                continue
+            found = _narrowed(known)
             if found is not None and found.pair is not None:
                 return found.pair
         return None
@@ -281,7 +292,7 @@ class RerunPattern:
     def sentences(self) -> tuple[str, ...]:
         """The pattern in words, one sentence for each combination of settings."""
         lines = [f"as it is, the program {self.plain.text}"] if self.plain.runs else []
-        if self.hidden_by_capture:
+        if self.differs_by_capture:
             lines = [
                 f"as it is, the program {self.uncaptured.text}",
                 f"with GPU core dumps on, it {self.captured.text}",
@@ -297,6 +308,12 @@ class RerunPattern:
         return tuple(lines)
 
 
+def _narrowed(known: Mapping[Ranges, bool]) -> Narrowing | None:
+    # The first question is always the whole run, so the widest range is the number of launches.
+    widths = [ranges[0][1] for ranges in known if len(ranges) == 1 and ranges[0][0] == 1]
+    return narrow(known, max(widths)) if widths else None
+
+
 def pattern_of(reruns: Iterable[Rerun]) -> RerunPattern:
     """Sort decided reruns by their settings."""
     counts: dict[tuple[Setting, ...], list[int]] = {}
@@ -307,8 +324,8 @@ def pattern_of(reruns: Iterable[Rerun]) -> RerunPattern:
     captured = Outcome(dumps, *counts.pop(dumps, (0, 0)))
     uncaptured = Outcome((), *counts.pop((), (0, 0)))
     plain = Outcome((), captured.passes + uncaptured.passes, captured.failures + uncaptured.failures)
-    if uncaptured.failures and captured.passes and not captured.failures:
-        # Core dumps hide the failure: runs with them are not runs of the command as it is.
+    if RerunPattern(plain, captured, uncaptured).hidden_by_capture:
+        # Runs with core dumps are then not runs of the command as it is.
         plain = uncaptured
     others = tuple(
         Outcome(

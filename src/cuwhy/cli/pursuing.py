@@ -142,8 +142,22 @@ def goes_on(
     return pursue(replace(diagnosis, facts=(*diagnosis.facts, outcome)), options_of(asked))
 
 
+def _publishable(asked: Asked) -> Asked:
+    """Return it as it may stand in a case: without what looks like a secret."""
+    from dataclasses import replace
+
+    from cuwhy.case import clean_command
+
+    return replace(
+        asked,
+        oracle="".join(clean_command([asked.oracle])),
+        fails_with="".join(clean_command([asked.fails_with])),
+    )
+
+
 def artefact(asked: Asked, outcome: Rerun) -> dict[str, tuple[bytes, str]]:
     """Return the outcome as an artefact of the case."""
+    asked = _publishable(asked)
     from cuwhy.capture.pursuit import RERUNS
     from cuwhy.read.reruns import write_reruns
 
@@ -177,6 +191,7 @@ def pursue(
     from cuwhy.diagnosing import diagnose
     from cuwhy.model.errors import CuwhyError
 
+    asked = _publishable(asked)
     pursuit = Pursuit(case, subject, asked, folder, arguments.budget, lambda line: say([line]))
     lines: list[str] = []
     again = f"`cuwhy resume {case}` goes on"
@@ -202,9 +217,11 @@ def _pattern(diagnosis: Diagnosis) -> list[str]:
     pattern = evidence.rerun_pattern()
     lines = list(pattern.sentences)
     if pattern.hidden_by_capture:
+        lines.append("CORE DUMPS HIDE THIS FAILURE (a store to address 0 is silent while they are on)")
+    elif pattern.differs_by_capture:
         lines.append(
-            "CORE DUMPS HIDE THIS FAILURE: it fails without them and passes with them (a store to address 0 "
-            "does that)"
+            "core dumps may hide this failure (a store to address 0 is silent while they are on), or it is rare: "
+            "more runs would tell (--repeat)"
         )
     if pattern.pair is not None:
         lines += [

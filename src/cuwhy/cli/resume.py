@@ -91,12 +91,16 @@ def _asked(arguments: argparse.Namespace, reruns: dict[str, bytes]) -> Asked:
     then = Asked()
     for name, data in reruns.items():
         then = read_asked(data, name)
-    if "[removed]" in then.oracle and not now.oracle:
-        raise InputError(
-            "a secret was taken out of the oracle when the case was written", hint="give --oracle again"
-        )
+    for option, before, given in (
+        ("--oracle", then.oracle, now.oracle),
+        ("--fails-with", then.fails_with, now.fails_with),
+    ):
+        if "[removed]" in before and not given:
+            raise InputError(
+                f"a secret was taken out of {option} when the case was written", hint=f"give {option} again"
+            )
     return Asked(
-        now.oracle or then.oracle,
+        now.oracle or _at_home(then.oracle),
         now.fails_with or then.fails_with,
         now.checks or then.checks,
         now.repeat or then.repeat,
@@ -105,23 +109,26 @@ def _asked(arguments: argparse.Namespace, reruns: dict[str, bytes]) -> Asked:
 
 
 def _command(manifest: Manifest, path: Path) -> tuple[str, ...]:
-    import os
-    import re
-
     from cuwhy.model.errors import InputError
 
     if not manifest.command:
         raise InputError(f"{path.name} does not say which command it is about",
                          hint=f"cuwhy resume {path.name} -- COMMAND")  # fmt: skip
-    # The manifest has "~" for a home directory, and nothing for a secret.
-    home = os.path.expanduser("~")
-    command = tuple(re.sub(r"(\A|[=:,])~(?=/)", rf"\g<1>{home}", word) for word in manifest.command)
+    command = tuple(map(_at_home, manifest.command))
     if any("[removed]" in word or "HOST" in word for word in command):
         raise InputError(
             f"the command in {path.name} is not whole: secrets and host names were taken out",
             hint=f"cuwhy resume {path.name} -- COMMAND",
         )
     return command
+
+
+def _at_home(text: str) -> str:
+    """Put the home directory back, for which a case has "~"."""
+    import os
+    import re
+
+    return re.sub(r"(?:(?<=[\s=:,'\"])|\A)~(?=/)", lambda match: os.path.expanduser("~"), text)
 
 
 def _same_folder(manifest: Manifest, path: Path) -> None:

@@ -135,7 +135,7 @@ def _candidates(view: _View) -> Iterator[Step]:
     if not view.pattern.plain.failures:
         yield from _does_it_fail(view)
         return
-    if view.pattern.hidden_by_capture or view.access_in_question:
+    if view.pattern.differs_by_capture or view.access_in_question:
         if view.named and not _ordering_open(view):
             return
         yield from _memory_checks(view)
@@ -185,7 +185,7 @@ def _does_it_fail(view: _View) -> Iterator[Step]:
 def _memory_checks(view: _View) -> Iterator[Step]:
     if not view.tools.sanitizer or view.reported("memcheck"):
         return
-    kernel = "" if view.pattern.hidden_by_capture else view.kernel
+    kernel = "" if view.pattern.differs_by_capture else view.kernel
     if kernel and view.before >= _MANY_LAUNCHES and not view.tried("memcheck"):
         first, last = max(1, view.before + 1 - _AROUND), view.before + 1 + _AROUND
         yield view.step(
@@ -200,7 +200,7 @@ def _memory_checks(view: _View) -> Iterator[Step]:
         where = "narrowed to the kernel of the core dump" if kernel else "of all kernels"
         why = (
             "it passes with core dumps on and fails without: a store to address 0 is silent under core dumps"
-            if view.pattern.hidden_by_capture
+            if view.pattern.differs_by_capture
             else "the core dump knows the address, memcheck knows the allocations"
             if view.fault is not None
             else "an error without a core dump names no kernel; memcheck does"

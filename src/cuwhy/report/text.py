@@ -17,6 +17,7 @@ from cuwhy.model.facts import (
     LaunchRecord,
     Machine,
     RefusedLaunch,
+    Rerun,
     SanitizerFault,
     TensorFact,
     Threads,
@@ -270,6 +271,10 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
             text = f"tensor {fact.text} at {fact.pointer:#x}, {fact.bytes:,} bytes{frame}"
         elif isinstance(fact, BlockFact):
             text = f"{fact.state} block of {fact.size:,} bytes at {fact.address:#x}, stream {fact.stream:#x}"
+        elif isinstance(fact, Rerun):
+            settings = " and ".join(setting.text for setting in fact.settings) or "as it is"
+            outcome = {True: "passed", False: "failed", None: "undecided"}[fact.passed]
+            text = f"run {settings}: {outcome} ({fact.judged}), {fact.seconds:.1f} s"
         elif isinstance(fact, DriverAllocation):
             text = f"allocation of {fact.size:,} bytes at {fact.address:#x}"
         if text:

@@ -43,3 +43,13 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             host=evidence.host_line(),
             facts=(error,),
         )
+    elif evidence.reruns:
+        pattern = evidence.rerun_pattern()
+        # A single run that ended badly says nothing about the GPU; reruns were made because something did.
+        if pattern.plain.failures and pattern.others:
+            yield Finding(
+                CAUSE,
+                f"the program {pattern.plain.text} without a device error; the evidence does not say why",
+                why=pattern.sentences,
+                facts=tuple(evidence.reruns[:20]),
+            )
