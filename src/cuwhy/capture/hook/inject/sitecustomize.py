@@ -2,11 +2,9 @@
 
 The folder of this file stands first on PYTHONPATH.  What Python then finds as ``sitecustomize``
 is this; it takes its folder off ``sys.path``, waits for an import of torch, and hands over to the
-``sitecustomize`` that Python would have found.  It runs under the program's Python, 3.8 or
-later, and imports nothing that is not compiled into the interpreter.
+``sitecustomize`` that Python would have found.  It runs under the program's Python, 3.6 or
+later (an older one has no torch that is looked for), and imports nothing that is not compiled into the interpreter.
 """
-
-from __future__ import annotations
 
 import os
 import sys
@@ -73,7 +71,7 @@ class _Waiter:
         self.target = target
         self.history = history
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         if name != "torch":
             return None
         if self in sys.meta_path:
@@ -88,7 +86,7 @@ class _Waiter:
         sys.meta_path.insert(0, self)
         return None
 
-    def follow(self, spec: Any) -> None:
+    def follow(self, spec: "Any") -> None:
         """Have the hook set up when the module has been run.
 
         Not by wrapping its loader: that would stand in the traceback of an import that fails.  The import
@@ -96,7 +94,7 @@ class _Waiter:
         """
         plain = type(spec)
 
-        def done(spec: Any, name: str, value: Any) -> None:
+        def done(spec: "Any", name: str, value: "Any") -> None:
             object.__setattr__(spec, name, value)
             if name == "_initializing" and not value:
                 spec.__class__ = plain
@@ -110,7 +108,7 @@ class _Waiter:
         except TypeError:
             pass
 
-    def arm(self, torch: Any) -> None:
+    def arm(self, torch: "Any") -> None:
         try:
             self.load("cuwhy_torch").arm(torch, self.target, self.history)
         except Exception:
@@ -121,7 +119,7 @@ class _Waiter:
             except Exception:
                 pass
 
-    def load(self, name: str) -> Any:
+    def load(self, name: str) -> "Any":
         from importlib.util import module_from_spec, spec_from_file_location
 
         spec = spec_from_file_location("_" + name, "%s/%s.py" % (self.folder, name))
