@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from cuwhy.launching.check import LaunchCheck, validate_launch_config
     from cuwhy.model.diagnosis import Diagnosis, Finding
     from cuwhy.model.errors import CuwhyError, InputError
+    from cuwhy.model.profile import ProfiledLaunch
+    from cuwhy.profiles.ncu import parse_ncu_report
 
 __version__ = "0.1.0"
 
@@ -18,8 +20,10 @@ __all__ = [
     "Finding",
     "InputError",
     "LaunchCheck",
+    "ProfiledLaunch",
     "__version__",
     "diagnose",
+    "parse_ncu_report",
     "validate_launch_config",
 ]
 
@@ -27,6 +31,8 @@ _LAZY = {
     "diagnose": "cuwhy.diagnosing",
     "validate_launch_config": "cuwhy.launching.check",
     "LaunchCheck": "cuwhy.launching.check",
+    "ProfiledLaunch": "cuwhy.model.profile",
+    "parse_ncu_report": "cuwhy.profiles.ncu",
     "Diagnosis": "cuwhy.model.diagnosis",
     "Finding": "cuwhy.model.diagnosis",
     "CuwhyError": "cuwhy.model.errors",
