@@ -76,8 +76,12 @@ def parse_ncu_report(path: str | os.PathLike[str]) -> list[ProfiledLaunch]:
         launches = [_launch(row) for row in content["launches"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(
-            f"{file}: NVIDIA's reader gave something unexpected ({type(error).__name__})"
+            f"{file}: NVIDIA's reader gave something unexpected ({type(error).__name__})",
+            hint="is it the report of another tool?",
         ) from error
+    if not launches:
+        raise InputError(f"{file}: no profiled launch in it", hint="did the kernel filter match anything?")
+    return launches
 
 
 def _is_whole(opened: BinaryIO, size: int) -> bool:
