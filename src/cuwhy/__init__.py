@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cuwhy.model.diagnosis import Diagnosis, Finding
     from cuwhy.model.errors import CuwhyError, InputError
     from cuwhy.model.profile import ProfiledLaunch
+    from cuwhy.profiles.annotate import annotate_kernel_source
     from cuwhy.profiles.ncu import parse_ncu_report
 
 __version__ = "0.1.0"
@@ -22,6 +23,7 @@ __all__ = [
     "LaunchCheck",
     "ProfiledLaunch",
     "__version__",
+    "annotate_kernel_source",
     "diagnose",
     "parse_ncu_report",
     "validate_launch_config",
@@ -32,6 +34,7 @@ _LAZY = {
     "validate_launch_config": "cuwhy.launching.check",
     "LaunchCheck": "cuwhy.launching.check",
     "ProfiledLaunch": "cuwhy.model.profile",
+    "annotate_kernel_source": "cuwhy.profiles.annotate",
     "parse_ncu_report": "cuwhy.profiles.ncu",
     "Diagnosis": "cuwhy.model.diagnosis",
     "Finding": "cuwhy.model.diagnosis",

@@ -96,13 +96,10 @@ def _instructions(action: Any, instances: list[tuple[str, Any]]) -> dict[str, An
         ids = metric.correlation_ids()
         if ids.kind() == ids.ValueKind_STRING:
             continue
-        pairs = []
-        for i in range(min(metric.num_instances(), _MAX_INSTRUCTIONS)):
-            at = position.get(ids.as_uint64(i))
-            if at is None:
-                break
-            pairs.append([at, metric.as_double(i)])
-        else:
+        addresses = [ids.as_uint64(i) for i in range(min(metric.num_instances(), _MAX_INSTRUCTIONS))]
+        pairs = [[position[pc], metric.as_double(i)] for i, pc in enumerate(addresses) if pc in position]
+        # Other metrics are counted by time, by block size and so on; samples can lie on the padding as well.
+        if pairs and 2 * len(pairs) >= len(addresses):
             counters[name[:300]] = pairs
     files: dict[str, int] = {}
     lines: list[list[int] | None] = []
