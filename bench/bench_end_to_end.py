@@ -137,9 +137,8 @@ def record(arguments: argparse.Namespace) -> int:
     cases = recorder.load_cases(ROOT / "corpus", arguments.only)
     arguments.out.mkdir(parents=True, exist_ok=True)
     session = Session(arguments.root, arguments.out, time.monotonic() + arguments.seconds)
-    alone = [case for case in cases if case.truth.get("alone") or "ncu" in case.truth["record"]]
-    alone = [case for case in alone if "ncu" not in case.truth["record"]]
-    shared = [case for case in cases if case not in alone and "ncu" not in case.truth["record"]]
+    alone = [case for case in cases if case.truth.get("alone")]
+    shared = [case for case in cases if case not in alone]
     shared.sort(key=lambda case: ("hang" in case.truth["record"], not case.python))
     for group, jobs in ((shared, arguments.jobs), (alone, 1)):
         with ThreadPoolExecutor(jobs) as pool:

@@ -36,7 +36,11 @@ from typing import Any
 import tomllib
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
-RECORDS = ("log", "coredump", "hang", *SANITIZERS)
+#: Both are `cuwhy run`, with and without running the program again in other ways.
+RUNS = {"run": ["--budget", "0"], "reruns": ["--budget", "40s", "--fails"]}
+# Profiles need the chip for themselves and are recorded apart (scripts/record_profiles.py).
+RECORDS = ("log", "coredump", "hang", *SANITIZERS, *RUNS, "ncu")
+RUN_LIMIT_S = 75.0
 DUMP = "core.nvcudmp"
 # Memory contents are left out: they make dumps large, and a bug report should not carry the user's data.
 DUMP_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
@@ -149,6 +153,8 @@ def load_cases(corpus: Path, only: str) -> list[Case]:
         if not (folder / truth["file"]).is_file():
             raise SystemExit(f"{name}: {truth['file']} is not there")
         if not any(fnmatch.fnmatch(text, only) for text in (name, folder.name)):
+            continue
+        if "ncu" in truth["record"]:
             continue
         cases.append(Case(name, folder, truth, slug))
     return cases
@@ -342,6 +348,8 @@ class Recorder:
                 self._coredump(case, command, work, limit, outcome, evidence)
             elif tool == "hang":
                 self._hang(case, command, work, limit, outcome, evidence)
+            elif tool in RUNS:
+                self._cuwhy(tool, command, work, limit, outcome, evidence)
             elif tool in SANITIZERS:
                 self._sanitizer(case, tool, command, work, outcome, evidence)
 
@@ -412,6 +420,32 @@ class Recorder:
         elif case.bad:
             outcome.missing.append(tool)
 
+    def _cuwhy(
+        self, kind: str, command: list[str], work: Path, limit: float, outcome: Outcome, evidence: Path
+    ) -> None:
+        """Run it under `cuwhy run` and keep what its case holds in ``run/``."""
+        target = work / "run.cuwhy"
+        environment = self.environment | {"PYTHONPATH": _with_source(self.environment.get("PYTHONPATH", ""))}
+        cuwhy = [sys.executable, "-m", "cuwhy"]
+        run = self.processes.run(
+            [*cuwhy, "run", *RUNS[kind], "--case", str(target), "--force", "--", *command],
+            work,
+            environment,
+            max(limit, RUN_LIMIT_S),
+        )
+        self._keep(outcome, run, f"{kind}.txt", evidence)
+        if not target.is_file():
+            outcome.missing.append(kind)
+            return
+        self.processes.run(
+            [*cuwhy, "case", "extract", str(target), str(evidence / "run")], work, environment, 20
+        )
+        for path in sorted((evidence / "run").rglob("*")):
+            if path.is_file():
+                content = path.read_bytes()
+                outcome.rows.append(Row(f"run/{path.name}", "", len(content), 0.0, ""))
+                self._check_private(outcome, path.name, content)
+
     def _keep(self, outcome: Outcome, run: Run, name: str, evidence: Path) -> None:
         if name:
             (evidence / name).write_bytes(run.output)
@@ -431,6 +465,12 @@ class Recorder:
         for path in self.private:
             if path.encode() in content:
                 outcome.notes.append(f"LEAK: {name} holds {path}")
+
+
+def _with_source(path: str) -> str:
+    """A PYTHONPATH on which this checkout's cuwhy comes first."""
+    source = str(Path(__file__).resolve().parent.parent / "src")
+    return os.pathsep.join(part for part in (source, path) if part)
 
 
 def _last_line(output: bytes, *, skip_status: bool = False) -> str:
