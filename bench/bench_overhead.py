@@ -97,6 +97,10 @@ def main() -> int:
     for variant in chosen:
         start(variant, folder, arguments.rounds, arguments.steps)
     ready = _await_ready(chosen, folder, arguments.start_seconds)
+    for variant in chosen:
+        # What is still starting would disturb what is measured.
+        if variant not in ready and variant.process is not None and variant.process.poll() is None:
+            os.killpg(variant.process.pid, 9)
     for turn in range(arguments.rounds):
         for variant in list(ready):
             if not _measure(variant, folder, turn):
