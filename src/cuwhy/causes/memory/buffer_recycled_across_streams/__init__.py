@@ -1,0 +1,1 @@
+"""Rule and README of one cause: buffer recycled across streams."""
