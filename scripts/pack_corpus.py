@@ -27,16 +27,25 @@ TOOLS = {
     "sanitizer-text": ("compute-sanitizer", "2025.3.1"),
 }
 LIMIT_BYTES = 400 << 10
-_SKIPPED = {"coredump.txt", "hang.txt"}
+_SKIPPED = {"coredump.txt", "hang.txt", "run.txt", "reruns.txt", "build.txt"}
 
 
 def evidence_files(folder: Path) -> list[Path]:
     """The recorded files that a case keeps.
 
     Both forms of a sanitizer report stay: only the text knows the nearest allocation,
-    only the XML the host stack.
+    only the XML the host stack.  What `cuwhy run` left (``run/``) replaces the dump of the bare run: its
+    launch log belongs to its own process.
     """
-    return [path for path in sorted(folder.iterdir()) if path.name not in _SKIPPED and path.stat().st_size]
+    found = [
+        p for p in sorted(folder.iterdir()) if p.is_file() and p.name not in _SKIPPED and p.stat().st_size
+    ]
+    ours = [
+        p for p in sorted((folder / "run").glob("*")) if p.name != "manifest.json" and p.suffix != ".sass"
+    ]
+    if any(path.suffix == ".nvcudmp" for path in ours):
+        found = [path for path in found if path.suffix != ".nvcudmp"]
+    return found + ours
 
 
 def pack(case: Path, evidence: Path) -> int:

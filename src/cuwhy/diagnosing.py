@@ -17,7 +17,14 @@ from cuwhy.causes.confidence import confidence_of
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.reruns import pattern_of
 from cuwhy.locate.places import NO_SASS, CodeMap
-from cuwhy.locate.recorded import allocation_of, describe, host_frame, record_of, recorded_facts
+from cuwhy.locate.recorded import (
+    allocation_of,
+    describe,
+    handed_out_again,
+    host_frame,
+    record_of,
+    recorded_facts,
+)
 from cuwhy.locate.sources import SourceBook
 from cuwhy.locate.tensors import whereabouts, with_tensors
 from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
@@ -34,6 +41,7 @@ MAX_FILE_BYTES = 4 << 30
 _MAX_TEXT_BYTES = 240 << 20
 _MAX_FILES = 64
 _MAX_FINDINGS = 50
+_MAX_RECYCLED, _MAX_RECORDS = 16, 256
 #: Processes that failed later and are looked at.
 _MAX_LATER = 8
 
@@ -119,15 +127,21 @@ def diagnose_run(
 
 
 def _ordered_launches(reading: _Reading) -> list[Fact]:
-    """The launches whose order matters, as reruns have shown and the recorder saw them."""
-    pair = pattern_of(fact for fact in reading.facts if isinstance(fact, Rerun)).pair
-    if pair is None:
-        return []
+    """The launches whose order matters, and memory that was handed out again around them."""
+    pattern = pattern_of(fact for fact in reading.facts if isinstance(fact, Rerun))
     # Numbers count in each process; the one that launched most is the one that was bisected.
     log = max(reading.logs, key=lambda log: log.launch_count, default=None)
-    numbers = {pair.earlier, pair.later} - {0}
-    records = [record for record in log.launches if record.number in numbers] if log is not None else []
-    return [record for record in records if record not in reading.facts]
+    if log is None or not (pattern.pair or pattern.cured_by("launch-blocking")):
+        return []
+    numbers = {pattern.pair.earlier, pattern.pair.later} - {0} if pattern.pair is not None else set()
+    again = handed_out_again(log.allocations)[:_MAX_RECYCLED]
+    for old, new in again if pattern.pair is None else ():
+        numbers |= {r.number for r in log.launches if r.microseconds <= (old.freed or 0)} - {0}
+        numbers |= {r.number for r in log.launches if r.microseconds >= new.microseconds} - {0}
+    records = [record for record in log.launches if record.number in numbers]
+    found: list[Fact] = list(records[-_MAX_RECORDS:])
+    found += dict.fromkeys(block for pair in again for block in pair)
+    return [fact for fact in found if fact not in reading.facts]
 
 
 def _excerpts(findings: Iterable[Finding], book: SourceBook) -> tuple[Excerpt, ...]:

@@ -62,7 +62,8 @@ def test_the_legacy_stream_is_named() -> None:
 def test_early_start() -> None:
     later = replace(THRESHOLD, stream=SMOOTH.stream, flags=("early start",))
     (finding,) = conclude([*PAIR, SMOOTH, later]).findings
-    assert finding.cause.name == "synchronization/early-dependent-launch"
+    assert finding.cause.name == "synchronization/missing-stream-order"
+    assert "cudaGridDependencySynchronize" in finding.fixes[0].text
 
 
 def test_the_host_is_early() -> None:

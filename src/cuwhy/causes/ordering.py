@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.reruns import OrderedPair, RerunPattern
 from cuwhy.locate.demangle import demangle
+from cuwhy.locate.recorded import handed_out_again, host_frame
 from cuwhy.model.facts import DriverAllocation, Fact, LaunchRecord
 from cuwhy.model.place import Frame, Place
 
@@ -46,27 +47,44 @@ class Unordered:
 
     def recycled(self, evidence: Evidence) -> DriverAllocation | None:
         """Memory that was given back between the two launches and handed out again before the later one."""
-        if self.earlier is None:
+        earlier, later = self.earlier, self.later
+        if earlier is None:
             return None
-        begin, end = self.earlier.microseconds, self.later.microseconds
-        freed = [
-            a
-            for a in evidence.allocations
-            if a.freed is not None
-            and a.process == self.later.process
-            and a.microseconds <= begin <= a.freed <= end
+        fitting = [
+            old
+            for old, new in handed_out_again(evidence.allocations)
+            if old.process == later.process
+            and old.microseconds <= earlier.microseconds <= (old.freed or 0)
+            and new.microseconds <= later.microseconds
         ]
-        again = [
-            a
-            for a in evidence.allocations
-            if a.process == self.later.process and begin <= a.microseconds <= end
-        ]
-        for old in freed:
-            if any(
-                new.address < old.address + old.size and old.address < new.address + new.size for new in again
-            ):
-                return old
+        return fitting[0] if fitting else None
+
+
+def recycled_while_read(
+    evidence: Evidence,
+) -> tuple[RerunPattern, LaunchRecord, LaunchRecord, DriverAllocation] | None:
+    """The only memory that was freed behind work of another stream and handed out again, where blocking cures.
+
+    For cases in which the bisection did not come to its end.
+    """
+    pattern = evidence.rerun_pattern()
+    if not pattern.plain.failures or not pattern.cured_by("launch-blocking") or pattern.pair is not None:
         return None
+    found = []
+    for old, new in handed_out_again(evidence.allocations):
+        before = [
+            record
+            for record in evidence.records
+            if record.process == old.process
+            and old.microseconds <= record.microseconds <= (old.freed or 0)
+            and record.stream != old.stream
+        ]
+        after = [
+            r for r in evidence.records if r.process == old.process and r.microseconds >= new.microseconds
+        ]
+        if before and after:
+            found.append((pattern, before[-1], after[0], old))
+    return found[0] if len(found) == 1 else None
 
 
 def stream_of(record: LaunchRecord) -> int:
@@ -98,16 +116,17 @@ def unordered(evidence: Evidence) -> Unordered | None:
 
 def host_place(record: LaunchRecord | None) -> Place | None:
     """The host lines of a launch as a place, None when no frame has one."""
-    if record is None or host_line(record) is None:
+    line = host_line(record)
+    if record is None or line is None:
         return None
-    frames = tuple(frame for frame in record.frames if frame.file is not None)
-    return Place(function=record.kernel, offset=0, pc=0, frames=frames, name=short(record))
+    frames = record.frames[record.frames.index(line) :]
+    return Place(record.kernel, frames=tuple(f for f in frames if f.line is not None), name=short(record))
 
 
 def host_line(record: LaunchRecord | None) -> Frame | None:
     """The innermost line of the user's that launched it."""
-    frames = record.frames if record is not None else ()
-    return next((f for f in frames if f.file is not None and f.line is not None and not f.is_library), None)
+    frame = host_frame(record) if record is not None else None
+    return frame if frame is not None and frame.line is not None else None
 
 
 def short(record: LaunchRecord) -> str:

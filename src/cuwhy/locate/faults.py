@@ -27,6 +27,10 @@ _UNMAPPED = frozenset({1, 10, 14})
 _MAX_STACK = 16
 
 
+#: CLUSTER_OUT_OF_RANGE_ADDRESS and CLUSTER_BLOCK_NOT_PRESENT (cudadebugger.h).
+_CLUSTER = (17, 18)
+
+
 def dump_faults(
     dump: CoreDump, launches: dict[int, tuple[Grid, Launch]], code: CodeMap, artefact: str
 ) -> list[Fault]:
@@ -57,6 +61,8 @@ def _fault(
         instruction = code.instruction(group.pc, module)
         access = access_of(instruction) if instruction is not None else _access_of_opcode(opcode)
         place = code.place(group.pc, module)
+        if access is None and group.exception in _CLUSTER:
+            place, access = _peer_access(code, group.pc, module) or (place, None)
     lanes = group.lanes
     address = None
     # LDGSTS touches global and shared memory: with other exceptions it may be the shared side.
@@ -96,6 +102,25 @@ def _fault(
         recursive=code.is_recursive(group.pc, module) if group.pc is not None else False,
         origin=Origin(artefact, group.where),
     )
+
+
+def _peer_access(code: CodeMap, pc: int, module: int) -> tuple[Place, Access] | None:
+    """The access to another block's shared memory, where only one source line of the function makes any.
+
+    The warps run on until the answer comes, so the pc of an exception of the cluster says little.
+    """
+    found = code.find(pc, module)
+    flow = code.flow(pc, module)
+    if found is None or flow is None:
+        return None
+    lines: dict[object, tuple[Place, Access]] = {}
+    for instruction in flow.listing.instructions:
+        access = access_of(instruction)
+        if access is not None and access.space in ("generic", "distributed shared"):
+            place = code.place(found[1].address + instruction.offset, module)
+            if place is not None and place.user is not None:
+                lines.setdefault((place.user.file, place.user.line), (place, access))
+    return next(iter(lines.values())) if len(lines) == 1 else None
 
 
 def _access_of_opcode(opcode: str) -> Access | None:

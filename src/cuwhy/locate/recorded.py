@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from cuwhy.locate.demangle import demangle
 from cuwhy.model.facts import DriverAllocation, Fact, Fault, Launch, LaunchRecord, Wait
 from cuwhy.model.place import Frame
 from cuwhy.read.launchlog import LaunchLog
@@ -81,7 +82,7 @@ def record_of(launch: Launch, records: Iterable[LaunchRecord]) -> LaunchRecord |
 
 def host_frame(record: LaunchRecord, launch: Launch | None = None) -> Frame | None:
     """Return the innermost frame of a launch that is the user's own, None when no frame has a line."""
-    kernel = launch.short if launch is not None else ""
+    kernel = launch.short if launch is not None else demangle(record.kernel).short if record.kernel else ""
     for with_line in (True, False):
         for frame in record.frames:
             if frame.file is None or frame.is_library or (frame.line is not None) != with_line:
@@ -119,6 +120,27 @@ def allocation_of(fault: Fault | Wait, blocks: Sequence[DriverAllocation]) -> Dr
         return block
     near = [block for block in blocks if block.freed is None and _distance(block, address.value) <= _NEAR]
     return min(near, key=lambda block: _distance(block, address.value), default=None)
+
+
+def handed_out_again(
+    blocks: Sequence[DriverAllocation],
+) -> list[tuple[DriverAllocation, DriverAllocation]]:
+    """Return memory that was freed, each with the first allocation after it that overlaps it."""
+    found = []
+    ordered = sorted(blocks, key=lambda block: block.microseconds)
+    for old in ordered:
+        if old.freed is None:
+            continue
+        for new in ordered:
+            if (
+                new.process == old.process
+                and new.microseconds >= old.freed
+                and new.address < old.address + old.size
+                and old.address < new.address + new.size
+            ):
+                found.append((old, new))
+                break
+    return found
 
 
 def _holding(address: int, blocks: Sequence[DriverAllocation]) -> DriverAllocation | None:

@@ -1,4 +1,4 @@
-"""Work in two streams that nothing orders, although the later needs the earlier."""
+"""A kernel that does not wait for the work it needs: another stream, or an early launch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 
 CAUSE = Cause(
     "synchronization/missing-stream-order",
-    "a kernel runs in another stream than the work it needs, and does not wait for it",
+    "a kernel does not wait for the work it needs, which runs in another stream or lets it start early",
     Severity.WRONG,
 )
 
@@ -24,23 +24,35 @@ _LEGACY = Fix(
     "waits for blocking streams, and they for it",
     caution="implicit waiting for the default stream serialises whatever else runs beside it",
 )
+_WAIT = Fix(
+    "call `cudaGridDependencySynchronize()` (PTX `griddepcontrol.wait`) before the first access to what the kernel "
+    "in front writes, or launch without cudaLaunchAttributeProgrammaticStreamSerialization"
+)
 
 
 def match(evidence: Evidence) -> Iterator[Finding]:
-    """Match a bisected pair whose launches are in two streams."""
+    """Match a bisected pair whose launches are in two streams, or in one with early start."""
     found = ordering.unordered(evidence)
-    if found is None or found.earlier is None or found.same_stream or found.recycled(evidence) is not None:
+    if found is None or found.earlier is None or found.recycled(evidence) is not None:
         return
     earlier, later = found.earlier, found.later
-    legacy = 0 in (ordering.stream_of(earlier), ordering.stream_of(later))
-    why = [
-        *ordering.reasons(found),
-        "launches in different streams are ordered by nothing but events and synchronisations",
-    ]
-    if legacy:
+    why = list(ordering.reasons(found))
+    if not found.same_stream:
+        fixes: tuple[Fix, ...] = (_EVENT,)
+        why.append("launches in different streams are ordered by nothing but events and synchronisations")
+        if 0 in (ordering.stream_of(earlier), ordering.stream_of(later)):
+            fixes = (_EVENT, _LEGACY)
+            why.append(
+                "one is the legacy default stream, which a stream made with cudaStreamNonBlocking does not wait for"
+            )
+    elif found.early_start:
+        fixes = (_WAIT,)
         why.append(
-            "one is the legacy default stream, which a stream made with cudaStreamNonBlocking does not wait for"
+            "it was launched with programmatic stream serialisation, which lets it start as soon as the kernel in "
+            "front triggers; only a grid dependency synchronisation in the kernel waits for its memory"
         )
+    else:
+        return
     yield Finding(
         CAUSE,
         f"{ordering.described(later)} needs what {ordering.described(earlier)} writes, and nothing makes it wait",
@@ -49,7 +61,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         other=ordering.host_place(earlier),
         kernel=ordering.short(later),
         host=ordering.host_line(later),
-        fixes=(_EVENT, *((_LEGACY,) if legacy else ())),
+        fixes=fixes,
         facts=found.facts,
         weight=70,
     )

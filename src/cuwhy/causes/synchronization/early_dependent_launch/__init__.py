@@ -1,1 +1,0 @@
-"""Rule and README of one cause: early dependent launch."""
