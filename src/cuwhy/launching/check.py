@@ -313,7 +313,7 @@ def _shared_errors(launch: _Launch, chip: Architecture) -> Iterator[Problem]:
         )
     elif launch.max_dynamic is None:
         return
-    elif launch.dynamic > launch.max_dynamic:
+    elif launch.dynamic > launch.max_dynamic and total > DEFAULT_SHARED_PER_BLOCK:
         yield Problem(
             True,
             "dynamic-shared-memory",
