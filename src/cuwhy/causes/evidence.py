@@ -111,7 +111,8 @@ class Evidence:
         """
         for report in reports:
             for frame in report.host:
-                if frame.file is not None and not frame.is_library:
+                # The stub that nvcc writes around a launch is nobody's line.
+                if frame.file is not None and not frame.is_library and not frame.file.endswith(".stub.c"):
                     return frame
         return self.host_line()
 
@@ -139,8 +140,8 @@ def _joined(reports: list[SanitizerFault]) -> list[SanitizerFault]:
             report.kind,
             report.space,
             report.short,
-            (frame.file, frame.line) if frame is not None else None,
-            (other.file, other.line) if other is not None else None,
+            _spot(frame),
+            _spot(other),
         )
         known = joined.get(key)
         if known is None or known.origin.artefact == report.origin.artefact:
@@ -154,3 +155,8 @@ def _joined(reports: list[SanitizerFault]) -> list[SanitizerFault]:
             hazards=known.hazards or report.hazards,
         )
     return list(joined.values())
+
+
+def _spot(frame: Frame | None) -> tuple[str, int | None] | None:
+    """Base name and line: the XML has the whole path where the text has the name alone."""
+    return ((frame.file or "").rpartition("/")[2], frame.line) if frame is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ _MISALIGNED, _ADDRESS_SPACE = 6, 7
 #: Exceptions that only global memory raises.
 _UNMAPPED = frozenset({1, 10, 14})
 _MAX_STACK = 16
+#: An operand in the bank that holds the parameters, with its offset where that is a number.
+_PARAMETER_BANK = re.compile(r"c\[0x0\]\[(?:(0x[0-9a-f]+)\]|)")
 
 
 #: CLUSTER_OUT_OF_RANGE_ADDRESS and CLUSTER_BLOCK_NOT_PRESENT (cudadebugger.h).
@@ -100,6 +103,10 @@ def _fault(
         stack_pointer=_stack_pointer(dump, *first) if first else 0,
         alternatives=group.others,
         recursive=code.is_recursive(group.pc, module) if group.pc is not None else False,
+        only_traps=kind == "trap"
+        and group.pc is not None
+        and grid is not None
+        and _only_traps(code, group.pc, grid),
         origin=Origin(artefact, group.where),
     )
 
@@ -121,6 +128,30 @@ def _peer_access(code: CodeMap, pc: int, module: int) -> tuple[Place, Access] | 
             if place is not None and place.user is not None:
                 lines.setdefault((place.user.file, place.user.line), (place, access))
     return next(iter(lines.values())) if len(lines) == 1 else None
+
+
+def _only_traps(code: CodeMap, pc: int, grid: Grid) -> bool:
+    """True when the function at ``pc`` is a kernel with parameters that it never reads, and has no memory access."""
+    found, flow = code.find(pc, grid.module), code.flow(pc, grid.module)
+    if (
+        found is None
+        or flow is None
+        or flow.listing.start
+        or found[1].address != grid.entry
+        or not grid.parameters
+    ):
+        return False
+    first = grid.constant_bank_offset
+    for instruction in flow.listing.instructions:
+        touched = access_of(instruction)
+        if touched is not None and touched.space != "constant":
+            return False
+        for operand in instruction.operands:
+            bank = _PARAMETER_BANK.search(operand)
+            # An index in a register may reach anything; what lies below the parameters is the launch's own.
+            if bank is not None and (bank[1] is None or int(bank[1], 16) >= first):
+                return False
+    return True
 
 
 def _access_of_opcode(opcode: str) -> Access | None:

@@ -87,6 +87,10 @@ CUDA_ERRORS = {
     718: ("cudaErrorInvalidPc", "invalid program counter"),
     719: ("cudaErrorLaunchFailure", "unspecified launch failure"),
     720: ("cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"),
+    912: (
+        "cudaErrorInvalidClusterSize",
+        "a kernel launch error has occurred due to cluster misconfiguration",
+    ),
     999: ("cudaErrorUnknown", "unknown error"),
 }
 

@@ -297,6 +297,7 @@ class Fault:
         stack_pointer: R1 of the first thread, an offset in the local window; 0 when unknown.
         alternatives: other exception codes at the same instruction of the same launch.
         recursive: True when the function calls itself.
+        only_traps: True when the function touches no memory and reads none of its parameters before it traps.
     """
 
     launch: Launch | None
@@ -313,6 +314,7 @@ class Fault:
     stack_pointer: int = 0
     alternatives: tuple[int, ...] = ()
     recursive: bool = False
+    only_traps: bool = False
     origin: Origin = Origin("")
 
 

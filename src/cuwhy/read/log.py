@@ -141,6 +141,7 @@ _DRIVER = {
     "CUDA_ERROR_INVALID_PC": 718,
     "CUDA_ERROR_LAUNCH_FAILED": 719,
     "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": 720,
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE": 912,
     "CUDA_ERROR_UNKNOWN": 999,
 }
 #: Answers to a question rather than failures: NotReady, PeerAccessAlreadyEnabled, PeerAccessNotEnabled.
@@ -149,7 +150,8 @@ _HARMLESS = frozenset(
 )
 _TEXTS = tuple((code, name, text.lower()) for code, (name, text) in CUDA_ERRORS.items())
 #: Codes whose text is telling by itself; the others ("invalid argument") count only beside "CUDA".
-_TELLING = tuple(entry for entry in _TEXTS if entry[0] in (209, 700, 701, 702, 710, 715, 717, 719))
+_TELLING_CODES = frozenset({9, 209, 700, 701, 702, 710, 715, 717, 719, 720, 912})
+_TELLING = tuple(entry for entry in _TEXTS if entry[0] in _TELLING_CODES)
 
 
 @dataclass(slots=True)

@@ -265,7 +265,9 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
                 f"recorded {fact.kind} launch {fact.number} of {fact.kernel or '?'}, process {fact.process}"
             )
         elif isinstance(fact, RefusedLaunch):
-            text = f"refused with {fact.record.code}: {fact.record.kernel or '?'}, {_dims(fact.record.grid)} blocks of {_dims(fact.record.block)}"
+            text = f"refused with {fact.record.code}: {fact.record.kernel or '?'}"
+            if fact.record.kind != "load":
+                text += f", {_dims(fact.record.grid)} blocks of {_dims(fact.record.block)}"
         elif isinstance(fact, TensorFact):
             frame = f", in {fact.frame.short}" if fact.frame is not None else ""
             text = f"tensor {fact.text} at {fact.pointer:#x}, {fact.bytes:,} bytes{frame}"

@@ -28,6 +28,9 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         if fault.access != "trap":
             continue
         seen = True
+        if fault.only_traps:
+            # No body was compiled at all: launch/wrong-architecture.
+            continue
         launch = fault.launch
         name = launch.short if launch is not None else "the kernel"
         yield build.from_fault(

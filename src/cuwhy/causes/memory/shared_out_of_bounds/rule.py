@@ -16,10 +16,10 @@ CAUSE = Cause(
     misleads="715 'an illegal instruction was encountered' far beyond the window, 700 'an illegal memory access' nearer",
 )
 
-_EXCEPTIONS = (1, 4, 5, 14, 17)
-_OPCODES = ("LDS", "STS", "ATOMS", "LDSM", "STSM", "REDS")
+EXCEPTIONS = (1, 4, 5, 14, 17)
+OPCODES = ("LDS", "STS", "ATOMS", "LDSM", "STSM", "REDS")
 #: The driver keeps the first KiB of a block's shared memory for itself on sm_80 and later.
-_RESERVED = 1024
+RESERVED = 1024
 _FIXES = (
     Fix("bound the index by the array's length, or make the array as large as the largest index + 1", safe=True),
     Fix("for `extern __shared__`: ask for enough bytes at the launch (third launch parameter)", safe=True),
@@ -31,8 +31,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     reports = evidence.reports_of("out-of-bounds", space="shared")
     seen = False
     for fault in evidence.faults:
-        if fault.exception in _EXCEPTIONS and fault.opcode in _OPCODES:
+        if fault.exception in EXCEPTIONS and fault.opcode in OPCODES:
             seen = True
+            if has_no_array(fault):
+                # Not an index that is too large: launch/dynamic-shared-not-requested.
+                continue
             yield _from_dump(evidence, fault)
     if seen:
         return
@@ -50,6 +53,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+def has_no_array(fault: Fault) -> bool:
+    """True when the block has no shared memory of its own, neither declared nor asked for at the launch."""
+    return fault.launch is not None and fault.launch.shared_bytes in (0, RESERVED)
+
+
 def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     address, launch = fault.address, fault.launch
     name = launch.short if launch is not None else "the kernel"
@@ -59,21 +67,21 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
         f"the instruction is {fault.opcode}, a legal access to shared memory",
     ]
     rows = []
-    own = max(0, size - _RESERVED)
+    own = max(0, size - RESERVED)
     if address is not None:
-        offset = address.value - _RESERVED
+        offset = address.value - RESERVED
         sentence = (
             f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} of shared memory at offset "
             f"{offset:,}; the block has {words.amount(own)}"
         )
         rows.append(("shared offset", f"{offset:,} in {words.who(fault.threads)}"))
         if address.high != address.low:
-            rows.append(("largest offset", f"{address.high - _RESERVED:,}"))
+            rows.append(("largest offset", f"{address.high - RESERVED:,}"))
     else:
         sentence = f"`{name}` accesses shared memory beyond the {words.amount(own)} that the block has"
     if size >= 0:
         rows.append(
-            ("shared memory", f"{words.amount(own)} a block, behind {_RESERVED:,} that the driver reserves")
+            ("shared memory", f"{words.amount(own)} a block, behind {RESERVED:,} that the driver reserves")
         )
     return build.from_fault(
         evidence,
