@@ -74,7 +74,7 @@ def test_the_host_is_early() -> None:
 
 @pytest.mark.parametrize("freed", [150, 250, 450])
 def test_recycled_only_when_freed_and_taken_between(freed: int) -> None:
-    old = DriverAllocation(0x7000, 4096, microseconds=50, freed=freed)
+    old = DriverAllocation(0x7000, 4096, stream=0x6000, microseconds=50, freed=freed)
     new = DriverAllocation(0x7800, 8192, microseconds=freed + 10)
     (finding,) = conclude([*PAIR, SMOOTH, THRESHOLD, old, new]).findings
     wanted = (
@@ -95,3 +95,54 @@ def test_abstains_without_a_pair_or_its_launches() -> None:
     assert names(*PAIR) == ["unknown/unexplained"]
     assert names(*PAIR, SMOOTH) == ["unknown/unexplained"]
     assert names(*[r for r in PAIR if isinstance(r, Rerun) and r.passed], SMOOTH, THRESHOLD) == []
+
+
+def named(*facts: Fact) -> list[str]:
+    return [finding.cause.name for finding in conclude([*PAIR, *facts]).findings]
+
+
+def test_default_streams_of_two_contexts_are_two_streams() -> None:
+    one, two = replace(SMOOTH, stream=0, context=0xA), replace(THRESHOLD, stream=0, context=0xB)
+    assert named(one, two) == ["synchronization/missing-stream-order"]
+    assert named(one, replace(two, context=0xA)) == ["synchronization/host-buffer-reused"]
+    (finding,) = conclude([*PAIR, one, two]).findings
+    # Neither waits for the other however they were made: that advice is for one context.
+    assert not any("cudaStreamNonBlocking" in fix.text for fix in finding.fixes)
+
+
+@pytest.mark.parametrize("own", [(0, ("per-thread stream",)), (2, ())], ids=["ptsz", "handle"])
+def test_each_thread_has_a_default_stream_of_its_own(own: tuple[int, tuple[str, ...]]) -> None:
+    stream, flags = own
+    one = replace(SMOOTH, stream=stream, flags=flags, thread=11)
+    two = replace(THRESHOLD, stream=stream, flags=flags, thread=12)
+    assert named(one, two) == ["synchronization/missing-stream-order"]
+    assert named(one, replace(two, thread=11)) == ["synchronization/host-buffer-reused"]
+    (finding,) = conclude([*PAIR, one, two]).findings
+    assert "default stream of thread 11" in finding.sentence
+    assert "default stream of thread 12" in finding.sentence
+
+
+def test_the_legacy_handle_is_the_legacy_stream_whatever_the_entry_point() -> None:
+    one = replace(SMOOTH, stream=1, flags=("per-thread stream",), thread=11)
+    assert named(one, replace(THRESHOLD, stream=0)) == ["synchronization/host-buffer-reused"]
+
+
+def test_one_stream_may_also_mean_a_copy_in_another() -> None:
+    """Launch logs hold no copies, so a late upload in a third stream gives the same pattern."""
+    (finding,) = conclude([*PAIR, SMOOTH, replace(THRESHOLD, stream=SMOOTH.stream)]).findings
+    assert any("another stream" in line for line in finding.why)
+    assert any("cudaStreamWaitEvent" in fix.text for fix in finding.fixes)
+
+
+def test_memory_that_cudafree_gave_back_is_not_recycled() -> None:
+    """A plain free waits for the device; only stream-ordered memory comes back early."""
+    old = DriverAllocation(0x7000, 4096, microseconds=50, freed=250)
+    new = DriverAllocation(0x7000, 4096, microseconds=260)
+    assert named(SMOOTH, THRESHOLD, old, new) == ["synchronization/missing-stream-order"]
+    # Without a pair, the same memory alone must not make a finding either.
+    unfinished = [r for r in PAIR if isinstance(r, Rerun) and not any(s.first for s in r.settings)]
+    found = conclude([*unfinished, SMOOTH, THRESHOLD, old, new]).findings
+    assert [finding.cause.name for finding in found] == ["unknown/unexplained"]
+    ordered = replace(old, stream=THRESHOLD.stream)
+    found = conclude([*unfinished, SMOOTH, THRESHOLD, ordered, new]).findings
+    assert [finding.cause.name for finding in found] == ["memory/buffer-recycled-across-streams"]

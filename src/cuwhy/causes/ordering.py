@@ -11,8 +11,8 @@ from cuwhy.locate.recorded import handed_out_again, host_frame
 from cuwhy.model.facts import DriverAllocation, Fact, LaunchRecord
 from cuwhy.model.place import Frame, Place
 
-#: Handles that stand for the legacy default stream (cuda.h: CU_STREAM_LEGACY is 1).
-_LEGACY = (0, 1)
+#: Handles of default streams: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD in cuda.h; 0 is either, by the entry point.
+_LEGACY, _PER_THREAD = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def recycled_while_read(
             for record in evidence.records
             if record.process == old.process
             and old.microseconds <= record.microseconds <= (old.freed or 0)
-            and record.stream != old.stream
+            and stream_of(record)[0] != old.stream
         ]
         after = [
             r for r in evidence.records if r.process == old.process and r.microseconds >= new.microseconds
@@ -87,19 +87,25 @@ def recycled_while_read(
     return found[0] if len(found) == 1 else None
 
 
-def stream_of(record: LaunchRecord) -> int:
-    """The stream's handle; 0 for the legacy default stream, -1 for the default stream of a thread."""
-    if record.stream in _LEGACY:
-        return -1 if "per-thread stream" in record.flags else 0
-    return record.stream
+def stream_of(record: LaunchRecord) -> tuple[int, int, int]:
+    """Identity of the stream: handle, context and thread; the latter two are 0 where the handle says all."""
+    handle = record.stream or (_PER_THREAD if "per-thread stream" in record.flags else _LEGACY)
+    if handle == _LEGACY:
+        return handle, record.context, 0
+    return (handle, record.context, record.thread) if handle == _PER_THREAD else (handle, 0, 0)
+
+
+def is_legacy(record: LaunchRecord) -> bool:
+    """True for the legacy default stream of a context."""
+    return stream_of(record)[0] == _LEGACY
 
 
 def stream_name(record: LaunchRecord) -> str:
     """The stream as a person says it."""
-    handle = stream_of(record)
-    if handle == 0:
+    handle, _, thread = stream_of(record)
+    if handle == _LEGACY:
         return "the legacy default stream"
-    return "the thread's default stream" if handle == -1 else f"stream {handle:#x}"
+    return f"the default stream of thread {thread}" if handle == _PER_THREAD else f"stream {handle:#x}"
 
 
 def unordered(evidence: Evidence) -> Unordered | None:

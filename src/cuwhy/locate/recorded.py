@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from cuwhy.locate.demangle import demangle
@@ -125,22 +126,31 @@ def allocation_of(fault: Fault | Wait, blocks: Sequence[DriverAllocation]) -> Dr
 def handed_out_again(
     blocks: Sequence[DriverAllocation],
 ) -> list[tuple[DriverAllocation, DriverAllocation]]:
-    """Return memory that was freed, each with the first allocation after it that overlaps it."""
+    """Return stream-ordered memory that was freed, each with the first allocation after it that overlaps it.
+
+    What cuMemAlloc gave is left out: cuMemFree waits for the device before it gives memory back.
+    """
+    events = [(block.microseconds, 1, i) for i, block in enumerate(blocks)]
+    events += [(b.freed, 0, i) for i, b in enumerate(blocks) if b.stream and b.freed is not None]
     found = []
-    ordered = sorted(blocks, key=lambda block: block.microseconds)
-    for old in ordered:
-        if old.freed is None:
-            continue
-        for new in ordered:
-            if (
-                new.process == old.process
-                and new.microseconds >= old.freed
-                and new.address < old.address + old.size
-                and old.address < new.address + new.size
-            ):
-                found.append((old, new))
-                break
-    return found
+    # By process: where freed memory that nobody has taken yet begins, ascending and disjoint, and its index.
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    for _, is_taken, index in sorted(events):
+        block = blocks[index]
+        freed = waiting.setdefault(block.process, [])
+        first = last = bisect_left(freed, (block.address, 0))
+        if first and block.address < blocks[freed[first - 1][1]].address + blocks[freed[first - 1][1]].size:
+            first -= 1
+        while last < len(freed) and freed[last][0] < block.address + block.size:
+            last += 1
+        if is_taken:
+            # One that was made and freed within a microsecond is not its own successor.
+            found += [(i, index) for _, i in freed[first:last] if i != index]
+            freed[first:last] = [entry for entry in freed[first:last] if entry[1] == index]
+        else:
+            freed[first:last] = [(block.address, index)]
+    found.sort(key=lambda pair: (blocks[pair[0]].microseconds, pair))
+    return [(blocks[old], blocks[new]) for old, new in found]
 
 
 def _holding(address: int, blocks: Sequence[DriverAllocation]) -> DriverAllocation | None:

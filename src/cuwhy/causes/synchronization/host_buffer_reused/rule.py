@@ -19,6 +19,10 @@ _FIXES = (
         "before the host touches the buffer again, wait for an event recorded after the copy (`cudaEventRecord`, "
         "`cudaEventSynchronize`), or use as many buffers as there are copies in flight"
     ),
+    Fix(
+        "if the copy is in another stream than the kernels, let theirs wait for an event recorded after it "
+        "(`cudaStreamWaitEvent`)"
+    ),
 )
 
 
@@ -38,6 +42,8 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             *ordering.reasons(found),
             "both are in one stream, which runs them in order; a synchronisation there changes only what the host does "
             "before it is over: it touches memory that the stream has not finished with",
+            "a copy or memset issued between the two in another stream would give the same pattern; launch logs hold "
+            "none, so look at the host lines between them",
         ),
         place=ordering.host_place(later),
         other=ordering.host_place(earlier),

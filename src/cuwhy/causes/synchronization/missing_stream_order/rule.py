@@ -40,7 +40,8 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     if not found.same_stream:
         fixes: tuple[Fix, ...] = (_EVENT,)
         why.append("launches in different streams are ordered by nothing but events and synchronisations")
-        if 0 in (ordering.stream_of(earlier), ordering.stream_of(later)):
+        legacy = ordering.is_legacy(earlier), ordering.is_legacy(later)
+        if any(legacy) and not all(legacy):
             fixes = (_EVENT, _LEGACY)
             why.append(
                 "one is the legacy default stream, which a stream made with cudaStreamNonBlocking does not wait for"
