@@ -106,6 +106,7 @@ def profile(
     asked: Asked,
     *,
     say: Say = lambda line: None,
+    show: Callable[[Survey], None] = lambda survey: None,
     standard_input: Input = NO_INPUT,
     environment: Mapping[str, str] | None = None,
     live: bool = True,
@@ -116,6 +117,7 @@ def profile(
         command: program and arguments; it runs once or twice, and once more for each retry and further kernel.
         asked: what to profile.
         say: takes a line of progress.
+        show: takes the survey, as soon as it is there.
         standard_input: what the program reads, every time.
         environment: of the program; None: ours.
         live: the first run writes to our output streams.
@@ -140,6 +142,7 @@ def profile(
             tool,
             Path(folder),
             say,
+            show,
             standard_input,
             dict(os.environ if environment is None else environment),
             time.monotonic() + asked.budget,
@@ -159,6 +162,7 @@ class _Session:
     tool: str
     folder: Path
     say: Say
+    show: Callable[[Survey], None]
     standard_input: Input
     environment: dict[str, str]
     deadline: float
@@ -177,6 +181,7 @@ class _Session:
         if survey is None or not survey.kernels:
             return
         self.result.survey = survey
+        self.show(survey)
         chosen = survey.kernels[: asked.top]
         for kernel in chosen:
             number = asked.launch or kernel.number
@@ -246,10 +251,7 @@ class _Session:
                 self.say(f"{name} gave nothing: {error}")
                 continue
             if survey is not None and survey.kernels:
-                self.say(
-                    f"{survey.launches:,} launches of {len(survey.kernels):,} kernels, {survey.nanoseconds / 1e6:,.2f} ms "
-                    f"on the GPU ({time.monotonic() - begin:.1f} s)"
-                )
+                self.say(f"timed in {time.monotonic() - begin:.1f} s")
                 if survey.launches >= SURVEYED_LAUNCHES and survey.method == "ncu":
                     self.result.notes.append(
                         f"only the first {SURVEYED_LAUNCHES:,} launches were timed: --nvtx RANGE or --kernel REGEX narrows"

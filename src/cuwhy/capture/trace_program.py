@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import TracebackType
 from typing import Any
 
@@ -50,8 +51,11 @@ def _start() -> Any:
         wanted = profiling.ProfilerActivity.CUDA
         if wanted not in profiling.supported_activities():
             return None
-        profiler = profiling.profile(activities=[wanted])
-        profiler.start()
+        # Its warnings would stand between the program's own lines.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            profiler = profiling.profile(activities=[wanted])
+            profiler.start()
         return profiler
     except Exception:
         return None
@@ -68,9 +72,11 @@ def _finish(profiler: Any, out: str) -> None:
     except Exception:
         pass
     try:
-        profiler.stop()
-        # Under another name first: what exists is whole.
-        profiler.export_chrome_trace(out + ".part.json")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            profiler.stop()
+            # Under another name first: what exists is whole.
+            profiler.export_chrome_trace(out + ".part.json")
         os.replace(out + ".part.json", out)
     except Exception:
         pass

@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     from cuwhy.capture.profiling import Asked, profile
     from cuwhy.cli.pursuing import say
     from cuwhy.model.errors import InputError
+    from cuwhy.report.profile import render_survey
 
     if not arguments.command:
         raise InputError("no command to profile", hint="cuwhy profile -- python train.py")
@@ -96,7 +97,13 @@ def run(arguments: argparse.Namespace) -> int:
     if out is not None and not out.is_dir():
         raise InputError(f"{out}: no such folder")
     asked = Asked(arguments.kernel, arguments.nvtx, arguments.launch, arguments.top, arguments.budget, out)
-    result = profile(arguments.command, asked, say=lambda line: say([line]), standard_input=Input.now())
+    result = profile(
+        arguments.command,
+        asked,
+        say=lambda line: say([line]),
+        show=lambda survey: say([], render_survey(survey)),
+        standard_input=Input.now(),
+    )
     _show(result, arguments.source or ["."])
     if result.code:
         return result.code if result.code > 0 else 128 - result.code
@@ -111,12 +118,10 @@ def _show(result: Profiled, sources: list[str]) -> None:
     from cuwhy.locate.sources import SourceBook
     from cuwhy.profiles.annotate import annotate
     from cuwhy.profiles.features import features_of
-    from cuwhy.report.profile import render_launch, render_survey, render_without_counters
+    from cuwhy.report.profile import render_launch, render_without_counters
 
     book = SourceBook({}, tuple(Path(folder) for folder in sources))
     parts = []
-    if result.survey is not None:
-        parts.append(render_survey(result.survey))
     for report in result.reports:
         parts += [
             render_launch(launch, features_of(launch), annotate(launch, book)) for launch in report.launches
@@ -134,7 +139,7 @@ def _show(result: Profiled, sources: list[str]) -> None:
                 "without counters nsys (Nsight Systems) and, for Python, PyTorch's profiler can time kernels"
             )
     lines += [
-        f"report: {report.path} ({report.path.stat().st_size / 1e6:.1f} MB); `cuwhy diagnose` and ncu-ui read it"
+        f"report: {report.path} ({report.path.stat().st_size / 1e6:.1f} MB); ncu-ui opens it"
         for report in result.reports
     ]
     say(lines, "\n".join(part for part in parts if part))

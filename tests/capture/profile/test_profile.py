@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -229,6 +230,51 @@ def test_without_ncu(place: Place) -> None:
     ended = place.run(*python(PROGRAM))
     assert (ended.code, ended.out) == (2, b"")
     assert "ncu (Nsight Compute) is not installed here" in ended.err
+
+
+NSYS = """#!/bin/sh
+if [ "$1" = profile ]; then
+  while [ "$1" != --output ]; do shift; done
+  touch "$2.nsys-rep"; shift 2; exec "$@"
+fi
+echo 'Processing [survey.sqlite] with [cuda_gpu_trace.py]...'
+echo 'Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,Device,Ctx,Strm,Name'
+echo '9000,3000,111,128,128,1,32,8,1,28,NVIDIA H200 (0),1,7,"rotate(const float *, float *, int)"'
+echo '9900,3000,112,128,128,1,32,8,1,28,NVIDIA H200 (0),1,7,"rotate(const float *, float *, int)"'
+"""
+
+
+def test_nsys_comes_first(place: Place) -> None:
+    (place.folder / "bin" / "nsys").write_text(NSYS)
+    (place.folder / "bin" / "nsys").chmod(0o755)
+    ended = place.run(*python(PROGRAM))
+    assert (ended.code, ended.out) == (0, b"result 42\n")
+    (call,) = place.calls()
+    assert call["--kernel-name"] == ["rotate"]
+    assert "0.006 ms in 2 launches (Nsight Systems)" in ended.err
+    # What it cannot tell is left to ncu.
+    ended = place.run("--nvtx", "step", *python(PROGRAM))
+    assert len(place.calls()) == 3
+
+
+def test_interrupted(place: Place) -> None:
+    mark = place.folder / "alive"
+    code = f"import time, pathlib\nwhile True: pathlib.Path({str(mark)!r}).touch(); time.sleep(0.05)"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "cuwhy", "profile", "--kernel", "rotate", *python(code)],
+        cwd=place.folder / "work", env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    end = time.monotonic() + 20
+    while not mark.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert err.decode().endswith("cuwhy: interrupted\n")
+    mark.unlink()
+    time.sleep(0.3)
+    assert not mark.exists(), "the program still runs"
+    assert list((place.folder / "tmp").iterdir()) == []
 
 
 # -- PyTorch's profiler --------------------------------------------------------------------

@@ -1,5 +1,6 @@
 import json
 import os
+import warnings
 from enum import Enum
 
 
@@ -18,6 +19,8 @@ class profile:
         self.running = False
 
     def start(self):
+        # As version 2.11 does.
+        warnings.warn("Profiler clears events at the end of each cycle.", UserWarning, stacklevel=2)
         self.running = True
 
     def stop(self):
