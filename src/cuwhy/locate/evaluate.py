@@ -33,7 +33,7 @@ _MAX_DEPTH = 80
 
 _CONSTANT = re.compile(r"^c\[(0x[0-9a-f]+)\]\[(?:(U?R(?:Z|\d+)))?\+?(-?0x[0-9a-f]+)?\]$")
 _IMMEDIATE = re.compile(r"^-?0x[0-9a-f]+$")
-_MEMORY = re.compile(
+MEMORY = re.compile(
     r"^(?:desc\[\w+\])?\[(?:(U?R(?:Z|\d+))((?:\.\w+)*))?((?:\+?-?0x[0-9a-f]+|\+U?R(?:Z|\d+)(?:\.\w+)*)*)\]((?:\.\w+)*)$"
 )
 _ZEROS = frozenset({"RZ", "URZ", "SRZ"})
@@ -90,7 +90,7 @@ class AddressResult(NamedTuple):
     arguments: frozenset[int]
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """The value cannot be told."""
 
 
@@ -134,7 +134,7 @@ class Evaluator:
         instruction = self._instructions[self.error]
         operands = [o for o in instruction.operands if "[" in o and not o.startswith("c[")]
         # LDGSTS names the place in shared memory first; the access that can fault comes last.
-        match = _MEMORY.match(operands[-1]) if operands else None
+        match = MEMORY.match(operands[-1]) if operands else None
         if match is None:
             return None
         try:
@@ -143,7 +143,7 @@ class Evaluator:
             return self._sum(
                 instruction, match[1] or "", match[2] + match[4] if match[2] else match[4], match[3]
             )
-        except _Unknown:
+        except Unknown:
             return None
 
     def _sum(self, instruction: Instruction, name: str, suffix: str, offsets: str) -> AddressResult:
@@ -162,7 +162,7 @@ class Evaluator:
             elif word == "U32" and global_space:
                 narrow_base = True
             else:
-                raise _Unknown
+                raise Unknown
         total = 0
         arguments: frozenset[int] = frozenset()
         direct = True
@@ -170,7 +170,7 @@ class Evaluator:
             if "R" in part:
                 register, _, extra = part.partition(".")
                 if extra not in ("", "64"):
-                    raise _Unknown
+                    raise Unknown
                 low, high = self._pair(register, self.error, wide)
                 total += high.bits << 32 | low.bits
                 arguments |= low.arguments | high.arguments
@@ -193,7 +193,7 @@ class Evaluator:
         """Return a register as it was when the faulting instruction issued, None when unknown."""
         try:
             return self._read(name, self.error, 0) if self.error >= 0 else None
-        except _Unknown:
+        except Unknown:
             return None
 
     # -- the walk ------------------------------------------------------------------
@@ -226,13 +226,13 @@ class Evaluator:
         if key not in self._memo:
             self._steps += 1
             if self._steps > _MAX_STEPS or depth > _MAX_DEPTH:
-                raise _Unknown
+                raise Unknown
             # What is being worked out cannot rest on itself.
             self._memo[key] = None
             self._memo[key] = self._find(name, index, depth)
         value = self._memo[key]
         if value is None:
-            raise _Unknown
+            raise Unknown
         return value
 
     def _find(self, name: str, index: int, depth: int) -> Value:
@@ -250,12 +250,12 @@ class Evaluator:
         # Back as far as control can only have fallen through; there a guarded write can be decided.
         start = flow.run_start(index)
         if flow.partial and start == 0:
-            raise _Unknown
+            raise Unknown
         position = flow.last_write(name, index)
         while position >= start:
             instruction = self._instructions[position]
             if ANYTHING in flow.writes[position]:
-                raise _Unknown
+                raise Unknown
             if not instruction.predicate or self._guard(instruction, position, depth):
                 return self._execute(instruction, name, position, depth + 1)
             position = flow.last_write(name, position)
@@ -264,10 +264,10 @@ class Evaluator:
         if reaching == {-1} and name in self.thread.initial:
             return Value(self.thread.initial[name])
         if len(reaching) != 1:
-            raise _Unknown
+            raise Unknown
         (only,) = reaching
         if only < 0 or self._instructions[only].predicate:
-            raise _Unknown
+            raise Unknown
         return self._execute(self._instructions[only], name, only, depth + 1)
 
     def _undo(self, name: str, index: int, depth: int) -> Value | None:
@@ -320,7 +320,7 @@ class Evaluator:
         if _IMMEDIATE.match(text):
             value = int(text, 16)
             if not -(1 << 31) <= value <= _M32:
-                raise _Unknown
+                raise Unknown
             return Value(value & _M32)
         sign = text[0] if text[:1] in ("-", "~") else ""
         value32 = self._plain(text[len(sign) :], index, depth)
@@ -341,7 +341,7 @@ class Evaluator:
         elif REGISTER.match(text):
             low, high = self._read(text, index, depth), self._read(next_register(text), index, depth)
         else:
-            raise _Unknown
+            raise Unknown
         bits = high.bits << 32 | low.bits
         return Value((-bits if sign else bits) & _M64, low.arguments | high.arguments)
 
@@ -352,12 +352,12 @@ class Evaluator:
             return self._read(text, index, depth)
         if text.startswith("c["):
             return self._constant(text, 1, index, depth)[0]
-        raise _Unknown
+        raise Unknown
 
     def _truth(self, text: str, index: int, depth: int) -> bool:
         """Value of a predicate operand."""
         if PREDICATE.match(text) is None:
-            raise _Unknown
+            raise Unknown
         name = text.removeprefix("!")
         value = True if name.endswith("T") else bool(self._read(name, index, depth).bits & 1)
         return value != text.startswith("!")
@@ -365,7 +365,7 @@ class Evaluator:
     def _constant_offset(self, text: str, index: int, depth: int) -> int:
         match = _CONSTANT.match(text)
         if match is None or int(match[1], 16) != 0:
-            raise _Unknown
+            raise Unknown
         offset = int(match[3], 16) if match[3] else 0
         return offset + (self._plain(match[2], index, depth).bits if match[2] else 0) & _M32
 
@@ -386,9 +386,9 @@ class Evaluator:
             return Value(thread.block_dim[block[offset]])
         if offset in grid:
             if thread.grid_dim is None:
-                raise _Unknown
+                raise Unknown
             return Value(thread.grid_dim[grid[offset]])
-        raise _Unknown
+        raise Unknown
 
     def _constant_part(self, text: str, kind: str, index: int, depth: int) -> Value:
         """A parameter of one or two bytes."""
@@ -396,7 +396,7 @@ class Evaluator:
         size = 1 if kind.endswith("8") else 2
         raw = self.thread.parameters[at : at + size] if at >= 0 else b""
         if len(raw) != size:
-            raise _Unknown
+            raise Unknown
         position = self.thread.argument_at(at)
         bits = int.from_bytes(raw, "little", signed=kind.startswith("S"))
         return Value(bits & _M32, frozenset() if position is None else frozenset((position,)))
@@ -413,11 +413,11 @@ class Evaluator:
             ops = ins.operands[lead:]
             first, here = REGISTER.match(ops[0]), REGISTER.match(name)
             if first is None or here is None or first[1] != here[1] or first[2] == "Z":
-                raise _Unknown
+                raise Unknown
             return self._result(ins, ops, int(here[2]) - int(first[2]), index, depth)
         except (IndexError, ValueError, OverflowError, RecursionError, StopIteration):
             # Text that is not what it looks like.
-            raise _Unknown from None
+            raise Unknown from None
 
     def _result(self, ins: Instruction, ops: Sequence[str], half: int, index: int, depth: int) -> Value:
         """Word ``half`` of the register result; ``ops`` begins with it."""
@@ -429,7 +429,7 @@ class Evaluator:
                 return self._constant_part(ops[1], ins.modifiers[0], index, depth)
             words = {frozenset(): 1, frozenset({"64"}): 2, frozenset({"128"}): 4}.get(mods)
             if words is None or not 0 <= half < words or len(ops) != 2:
-                raise _Unknown
+                raise Unknown
             return self._constant(ops[1], words, index, depth)[half]
         if half in (0, 1) and (
             (pure in ("IADD", "IADD3", "MOV", "SEL") and mods == {"64"})
@@ -445,15 +445,15 @@ class Evaluator:
         if pure == "IMAD" and "WIDE" in mods and half in (0, 1):
             carry = self._truth(_exactly(read, 1)[0], index, depth) if "X" in mods else False
             if (read and "X" not in mods) or ("X" in mods and "U32" not in mods):
-                raise _Unknown
+                raise Unknown
             product, values = self._product(mods - {"WIDE", "X"}, source, index, depth)
             return _merge((product + carry & _M64) >> 32 * half, values)
         if base == "CS2R" and (not mods or mods == {"32"}):
             if half and source != ["SRZ"]:
-                raise _Unknown
+                raise Unknown
             return self._special(source[0])
         if half:
-            raise _Unknown
+            raise Unknown
         if pure in ("MOV", "R2UR") and not mods and len(ins.operands) == 2:
             return self._operand(ops[1], index, depth)
         if base in ("S2R", "S2UR") and not mods:
@@ -461,7 +461,7 @@ class Evaluator:
         if pure in ("IADD3", "IADD", "VIADD") and mods <= {"X"}:
             values = [self._operand(o, index, depth) for o in source]
             if read and "X" not in mods:
-                raise _Unknown
+                raise Unknown
             return _merge(sum(v.bits for v in values) + self._carries(read, index, depth), values)
         if pure == "IMAD":
             return self._imad(mods, source, read, index, depth)
@@ -492,7 +492,7 @@ class Evaluator:
         if pure == "SGXT" and mods <= {"U32"}:
             value, width = (self._operand(o, index, depth) for o in _exactly(source, 2))
             if not 0 < width.bits < 32:
-                raise _Unknown
+                raise Unknown
             masked = value.bits & ((1 << width.bits) - 1)
             if "U32" not in mods and masked >> (width.bits - 1):
                 masked |= _M32 << width.bits
@@ -500,7 +500,7 @@ class Evaluator:
         if base == "HFMA2" and mods <= {"MMA"} and len(ops) == 5 and ops[1:3] == ("-RZ", "RZ"):
             # nvcc's idiom for a 32-bit constant: two half-precision immediates.
             return Value(_half(ops[3]) << 16 | _half(ops[4]))
-        raise _Unknown
+        raise Unknown
 
     def _special(self, name: str) -> Value:
         thread = self.thread
@@ -515,7 +515,7 @@ class Evaluator:
             return Value(0)
         if name in thread.initial:
             return Value(thread.initial[name])
-        raise _Unknown
+        raise Unknown
 
     def _wide(self, pure: str, mods: frozenset[str], ops: Sequence[str], index: int, depth: int) -> Value:
         """64-bit forms (sm_100 and later)."""
@@ -524,7 +524,7 @@ class Evaluator:
         if pure in ("IMNMX", "VIMNMX"):
             values = [self._operand64(o, index, depth) for o in _exactly(source, 2)]
             if len(predicates) != 2 or predicates[1] not in ("!PT", "!UPT"):
-                raise _Unknown
+                raise Unknown
             pick = min if self._truth(predicates[0], index, depth) else max
             chosen = pick(values, key=lambda v: _signed64(v.bits) if "S64" in mods else v.bits)
             return chosen._replace(arguments=values[0].arguments | values[1].arguments)
@@ -532,7 +532,7 @@ class Evaluator:
             chosen_second = not self._truth(_exactly(predicates, 1)[0], index, depth)
             return self._operand64(_exactly(source, 2)[chosen_second], index, depth)
         if any(p not in ("PT", "UPT") for p in predicates) or (pure == "MOV" and len(source) != 1):
-            raise _Unknown
+            raise Unknown
         values = [self._operand64(o, index, depth) for o in source]
         return Value(sum(v.bits for v in values) & _M64, frozenset().union(*(v.arguments for v in values)))
 
@@ -568,11 +568,11 @@ class Evaluator:
             product, values = self._product(mods - {"HI"}, source, index, depth)
             return _merge((product & _M64) >> 32, values)
         if not mods <= {"MOV", "U32", "SHL", "IADD", "X"} or len(source) != 3:
-            raise _Unknown
+            raise Unknown
         a, b, c = (self._operand(o, index, depth) for o in source)
         carry = self._truth(_exactly(read, 1)[0], index, depth) if "X" in mods else False
         if read and "X" not in mods:
-            raise _Unknown
+            raise Unknown
         return _merge(a.bits * b.bits + c.bits + carry, [a, b, c])
 
     def _product(
@@ -580,9 +580,9 @@ class Evaluator:
     ) -> tuple[int, list[Value]]:
         """Product of two words plus a 64-bit addend (a register pair or constant), uncut."""
         if not mods <= {"U32"} or len(source) != 3 or any(_is_signed_register(o) for o in source[:2]):
-            raise _Unknown
+            raise Unknown
         if _IMMEDIATE.match(source[2]):
-            raise _Unknown
+            raise Unknown
         a, b = (self._operand(o, index, depth) for o in source[:2])
         c = self._operand64(source[2], index, depth)
         product = a.bits * b.bits if "U32" in mods else _signed(a.bits) * _signed(b.bits)
@@ -592,17 +592,17 @@ class Evaluator:
         # Where a pair is shifted only the 32-bit addend, the second source, may carry a sign.
         signed = "HI" in mods and any(_is_signed_register(o) for n, o in enumerate(source) if n != 1)
         if signed or not mods <= {"HI", "X", "SX32"} or not _IMMEDIATE.match(source[-1]):
-            raise _Unknown
+            raise Unknown
         shift = int(source[-1], 16)
         if not 0 <= shift < 32 or ("X" in mods) != bool(read):
-            raise _Unknown
+            raise Unknown
         values = [self._operand(o, index, depth) for o in source[:-1]]
         if "HI" not in mods:
             if mods or len(values) != 2:
-                raise _Unknown
+                raise Unknown
             return _merge((values[0].bits << shift) + values[1].bits, values)
         if len(values) != (2 if "SX32" in mods else 3):
-            raise _Unknown
+            raise Unknown
         top = -(values[0].bits >> 31) if "SX32" in mods else values[2].bits
         wide = (top << 32 | values[0].bits) & _M64
         carry = self._truth(_exactly(read, 1)[0], index, depth) if "X" in mods else False
@@ -631,7 +631,7 @@ class Evaluator:
         results = [o for o in ops[1:3] if PREDICATE.match(o)]
         source = [o for o in ops[1:] if not PREDICATE.match(o)]
         if results[:1] != [name] or any(o not in ("PT", "UPT") for o in results[1:]):
-            raise _Unknown
+            raise Unknown
         # Carry out of the low part of a wider addition.
         signed = any(_is_signed_register(o) for o in source)
         if pure == "IADD3" and not mods:
@@ -640,15 +640,15 @@ class Evaluator:
             values = [self._operand(o, index, depth).bits for o in source[:-1]]
             shift = int(source[-1], 16)
             if not 0 <= shift < 32:
-                raise _Unknown
+                raise Unknown
             wide = (values[2] << 32 | values[0]) << shift >> 32 if mods else values[0] << shift
             carry = (wide & _M32) + values[1] >> 32
         elif pure == "IMAD" and mods in ({"WIDE", "U32"}, {"HI", "U32"}) and not signed:
             carry = self._product(frozenset({"U32"}), source, index, depth)[0] >> 64
         else:
-            raise _Unknown
+            raise Unknown
         if carry not in (0, 1):
-            raise _Unknown
+            raise Unknown
         return bool(carry)
 
     def _carried(self, text: str, index: int, depth: int) -> int:
@@ -666,10 +666,10 @@ class Evaluator:
             or len(joins) != 1
             or len(ops) != (6 if "EX" in kinds else 5)
         ):
-            raise _Unknown
+            raise Unknown
         if kinds & {"S64", "U64"}:
             if len(kinds) != 1:
-                raise _Unknown
+                raise Unknown
             a, b = (self._operand64(o, index, depth).bits for o in ops[2:4])
             if "S64" in kinds:
                 a, b = _signed64(a), _signed64(b)
@@ -686,7 +686,7 @@ class Evaluator:
 
 def _exactly(items: list[str], count: int) -> list[str]:
     if len(items) != count:
-        raise _Unknown
+        raise Unknown
     return items
 
 
@@ -710,13 +710,13 @@ def _shift(mods: frozenset[str], values: list[Value]) -> Value:
         or len(kind) != 1
         or not mods & {"L", "R"}
     ):
-        raise _Unknown
+        raise Unknown
     wide = bool(kind & {"U64", "S64"})
     signed = bool(kind & {"S32", "S64"})
     if "W" in mods:
         amount &= 63 if wide else 31
     if amount > (63 if wide else 31):
-        raise _Unknown
+        raise Unknown
     joined = high << 32 | low
     if "L" in mods:
         # Without HI the low word is wanted, which nothing comes into from above.
@@ -766,11 +766,11 @@ def _half(text: str) -> int:
     try:
         return int.from_bytes(struct.pack("<e", float(text)), "little")
     except (ValueError, OverflowError, struct.error):
-        raise _Unknown from None
+        raise Unknown from None
 
 
 def _compare(operation: str, a: int, b: int) -> bool:
     table = {"EQ": a == b, "NE": a != b, "LT": a < b, "LE": a <= b, "GT": a > b, "GE": a >= b}
     if operation not in table:
-        raise _Unknown
+        raise Unknown
     return table[operation]

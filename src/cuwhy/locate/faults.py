@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cuwhy.locate.evaluate import AddressResult, Evaluator, Thread
+from cuwhy.locate.indices import IndexEvaluator
 from cuwhy.locate.launches import argument_finder, pointer_words
 from cuwhy.locate.places import CodeMap, previous
 from cuwhy.locate.sass import Access, access_of, parse_instruction
 from cuwhy.locate.threads import summarise
 from cuwhy.model.cuda import KNOWN_CONSTANTS
-from cuwhy.model.facts import Address, Dim3, Distance, Fault, Launch, Origin
+from cuwhy.model.facts import Address, Dim3, Distance, Fault, Filler, Launch, Origin, Overflow
 from cuwhy.model.place import Place
 from cuwhy.read.coredump import Context, CoreDump, Grid, Lane, Warp
 from cuwhy.read.groups import Group, exception_groups, linear, sampled
@@ -67,11 +68,13 @@ def _fault(
         if access is None and group.exception in _CLUSTER:
             place, access = _peer_access(code, group.pc, module) or (place, None)
     lanes = group.lanes
-    address = None
+    address = filler = None
     # LDGSTS touches global and shared memory: with other exceptions it may be the shared side.
     one_sided = opcode != "LDGSTS" or group.exception in _UNMAPPED
     if grid is not None and launch is not None and lanes and access is not None and one_sided:
         address, guilty = _address(group, dump, grid, launch, code, access)
+        if address is None and access.space == "global" and group.exception in _UNMAPPED:
+            filler, guilty = _filler(group, dump, grid, launch, code)
         lanes = guilty or lanes
     kind = access.kind if access is not None else ""
     if opcode == "BPT":
@@ -86,20 +89,13 @@ def _fault(
     seen = [b.index for b in dump.blocks if grid is not None and b.grid_id == grid.id]
     shape = (grid.grid, grid.block) if grid is not None else ((1, 1, 1), (1, 1, 1))
     first = _first(lanes, *shape) if lanes else None
-    who = summarise(threads, *shape, seen)
-    if address is not None and lanes is group.lanes and not group.sm_only and len(lanes) > 1:
-        # The exception marks whole warps; only the thread with the address is known to be one that did it.
-        who = replace(
-            who, first_block=address.block or who.first_block, first_thread=address.thread or who.first_thread,
-            pattern=f"{who.pattern}; the hardware marks whole warps",
-        )  # fmt: skip
     return Fault(
         launch=replace(launch, shared_bytes=first[0].shared_bytes)
         if launch is not None and first
         else launch,
         exception=group.exception,
         place=place,
-        threads=who,
+        threads=summarise(threads, *shape, seen),
         precise=group.precise,
         access=kind,
         opcode=opcode or "",
@@ -114,6 +110,7 @@ def _fault(
         and group.pc is not None
         and grid is not None
         and _only_traps(code, group.pc, grid),
+        filler=filler,
         origin=Origin(artefact, group.where),
     )
 
@@ -257,9 +254,45 @@ def _address(
         window=in_window(result.value),
         low=min(values),
         high=max(values),
+        overflow=_overflow(group, dump, grid, launch, code, warp, lane) if base is not None else None,
     )
     complete = len(looked_at) == len(group.lanes) == len(results)
     return address, [(row[0], row[1]) for row in guilty] if complete else []
+
+
+def _overflow(
+    group: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap, warp: Warp, lane: Lane
+) -> Overflow | None:
+    """The 32-bit arithmetic of one thread that wrapped."""
+    assert group.pc is not None
+    found, flow = code.find(group.pc, grid.module), code.flow(group.pc, grid.module)
+    if found is None or flow is None:
+        return None
+    entry = found[1].address
+    thread = thread_state(dump, grid, launch, warp, lane, lane.pc - entry)
+    return IndexEvaluator(flow, thread, group.pc - entry).overflow()
+
+
+def _filler(
+    group: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap
+) -> tuple[Filler | None, list[tuple[Warp, Lane]]]:
+    """An index with all bits set, and the threads that used it, where the addresses themselves are lost."""
+    assert group.pc is not None
+    found, flow = code.find(group.pc, grid.module), code.flow(group.pc, grid.module)
+    if found is None or flow is None:
+        return None, []
+    entry = found[1].address
+    pointers = {value: position for position, _, value in pointer_words(launch, grid.parameters)}
+    fillers: dict[Filler, list[tuple[Warp, Lane]]] = {}
+    for warp, lane in sampled(group, dump):
+        thread = thread_state(dump, grid, launch, warp, lane, lane.pc - entry)
+        low = IndexEvaluator(flow, thread, group.pc - entry).low_index()
+        if low is not None and low.base in pointers:
+            filler = Filler(low.names, pointers[low.base], low.scale, low.bits)
+            fillers.setdefault(filler, []).append((warp, lane))
+    if len(fillers) != 1:
+        return None, []
+    return next(iter(fillers.items()))
 
 
 def thread_state(dump: CoreDump, grid: Grid, launch: Launch, warp: Warp, lane: Lane, pc: int) -> Thread:

@@ -7,13 +7,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from cuwhy.locate.demangle import demangle
-from cuwhy.model.facts import DriverAllocation, Fact, Fault, Launch, LaunchRecord, Wait
+from cuwhy.model.facts import DriverAllocation, Fact, Fault, Launch, LaunchRecord, SanitizerFault, Wait
 from cuwhy.model.place import Frame
 from cuwhy.read.launchlog import LaunchLog
 
 #: Beyond this an allocation says nothing about an address.
 _NEAR = 64 << 20
 _MAX_FACTS = 64
+_MAX_OF_REPORTS = 8
 #: Modules whose frames are nobody's line to change.
 _SYSTEM = ("/lib/", "/lib64/", "/usr/", "/opt/nvidia/")
 #: Between a ``kernel<<<>>>`` and the driver: the runtime, and the stub that nvcc writes.
@@ -38,9 +39,27 @@ def recorded_facts(facts: Sequence[Fact], logs: Sequence[LaunchLog]) -> list[Fac
         found += [block for block in dict.fromkeys(near) if block is not None and block not in found]
         if len(found) >= _MAX_FACTS:
             break
+    found += [record for record in _of_reports(facts, logs) if record not in found]
     for log in logs:
         found += log.refused[:_MAX_FACTS]
     return found
+
+
+def _of_reports(facts: Sequence[Fact], logs: Sequence[LaunchLog]) -> list[LaunchRecord]:
+    """The last launch, for each of its sizes, of the kernels that a checker reports and no dump shows."""
+    shown = {
+        fact.launch.short for fact in facts if isinstance(fact, (Fault, Wait)) and fact.launch is not None
+    }
+    wanted = {fact.short for fact in facts if isinstance(fact, SanitizerFault)} - shown - {""}
+    if not wanted or len(logs) != 1:
+        return []
+    names = {record.kernel: demangle(record.kernel).short for record in logs[0].launches if record.kernel}
+    last = {
+        (record.kernel, record.grid, record.block): record
+        for record in logs[0].launches
+        if record.kind in ("kernel", "cooperative") and not record.code and names.get(record.kernel) in wanted
+    }
+    return list(last.values())[-_MAX_OF_REPORTS:]
 
 
 def _logs_of(launch: Launch, logs: Sequence[LaunchLog]) -> Sequence[LaunchLog]:

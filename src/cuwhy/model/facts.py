@@ -188,8 +188,6 @@ class Launch:
         device: CUDA device index, -1 when unknown.
         context: handle of the context, 0 when unknown.
         grid, block, cluster: dimensions; cluster is (0, 0, 0) without clusters.
-        grid_certain: False when the dump holds a wrong grid (driver 580 writes 1 x 1 x 1 for cooperative
-            launches): ``grid`` is then the smallest that holds the blocks seen.
         registers: registers per thread.
         shared_bytes: shared memory per block in bytes, -1 when unknown.
         arguments: in order of declaration.
@@ -207,7 +205,6 @@ class Launch:
     registers: int = 0
     shared_bytes: int = -1
     arguments: tuple[Argument, ...] = ()
-    grid_certain: bool = True
     origin: Origin = Origin("")
 
 
@@ -242,6 +239,37 @@ class Distance:
 
 
 @dataclass(frozen=True, slots=True)
+class Overflow:
+    """A signed 32-bit sum or product that wrapped on its way into an address: left x right + added.
+
+    Attributes:
+        exact: what it is; stored: what 32 bits keep of it.
+    """
+
+    left: int
+    right: int
+    added: int
+    exact: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filler:
+    """An index that is a constant with all bits set, seen in the low word of an address whose rest is lost.
+
+    Attributes:
+        names: the constants that it can be ("INT32_MAX").
+        argument: position of the pointer argument that it was added to.
+        width: bytes of an element; bits: how many bits of the index are known.
+    """
+
+    names: tuple[str, ...]
+    argument: int
+    width: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
     """A faulting address and how it is known.
 
@@ -258,6 +286,7 @@ class Address:
         window: "shared", "local" or "" when a global address fell into such a window.
         low, high: lowest and highest faulting address seen over all threads.
         target: what PyTorch had there; beyond: how far outside of the base pointer's tensor it is.
+        overflow: the 32-bit arithmetic that wrapped, None when none did or nothing tells.
     """
 
     value: int
@@ -274,6 +303,7 @@ class Address:
     high: int = 0
     target: Target | None = None
     beyond: Beyond | None = None
+    overflow: Overflow | None = None
 
     @property
     def misaligned_by(self) -> int:
@@ -300,6 +330,7 @@ class Fault:
         stack_pointer: R1 of the first thread, an offset in the local window; 0 when unknown.
         alternatives: other exception codes at the same instruction of the same launch.
         recursive: True when the function calls itself.
+        filler: what is known of the index where the address is not.
         only_traps: True when the function touches no memory and reads none of its parameters before it traps.
     """
 
@@ -318,6 +349,7 @@ class Fault:
     alternatives: tuple[int, ...] = ()
     recursive: bool = False
     only_traps: bool = False
+    filler: Filler | None = None
     origin: Origin = Origin("")
 
 

@@ -43,12 +43,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             CAUSE,
             report,
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at address "
-            f"{report.address or 0:#x}: "
+            f"{report.address or 0:#x}: the pointer is null"
             + (
-                "the pointer is null"
-                if (report.address or 0) < _NULL_PAGE
-                else f"below 4 GiB lies no allocation: a null pointer and {words.amount(report.address or 0)} of index, "
-                "or a pointer that was cut to 32 bits"
+                f", {words.amount(report.address or 0)} of index behind it"
+                if (report.address or 0) >= _NULL_PAGE
+                else ""
             ),
             fixes=_FIXES,
             weight=90,

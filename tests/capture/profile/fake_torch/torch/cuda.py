@@ -1,6 +1,0 @@
-def is_initialized():
-    return True
-
-
-def synchronize():
-    pass
