@@ -83,6 +83,13 @@ def test_a_source_that_has_changed_is_said(report: Path, tmp_path: Path) -> None
     assert any("has changed" in note for note in found.notes)
 
 
+def test_a_source_whose_lines_have_moved_is_said(report: Path, tmp_path: Path) -> None:
+    text = (DATA / "perf.cu").read_text()
+    (tmp_path / "perf.cu").write_text(text.replace("  __syncthreads();\n", "\n  __syncthreads();\n", 1))
+    moved = annotate_kernel_source(report, "transpose_bad", sources=[tmp_path])
+    assert [note.partition(" is no code")[0] for note in moved.notes] == ["perf.cu:9"]
+
+
 def test_no_such_kernel(report: Path) -> None:
     with pytest.raises(InputError, match="it has transpose_bad"):
         annotate_kernel_source(report, "softmax")

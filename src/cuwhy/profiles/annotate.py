@@ -139,6 +139,20 @@ def _notes(lines: dict[tuple[str, int], LineCost], book: SourceBook) -> list[str
             notes.append(
                 f"{base} has {len(have)} lines here, the profiled one at least {last}: it has changed"
             )
+        elif have is not None:
+            # The report holds no source to compare with, but no compiler gives code to such a line.
+            empty = [
+                line for name, line in sorted(lines) if name == file and line and _is_empty(have[line - 1])
+            ]
+            if empty:
+                notes.append(
+                    f"{base}:{empty[0]} is no code here, but has instructions in the report: the file has changed"
+                )
     if any(not line for _, line in lines):
         notes.append("some instructions have no line: build with -lineinfo")
     return notes
+
+
+def _is_empty(text: str) -> bool:
+    bare = text.strip()
+    return not bare or bare.startswith("//")
