@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 
 from cuwhy import diagnose
 from cuwhy.case import open_case
 from cuwhy.model.diagnosis import Diagnosis, Finding
 from cuwhy.model.facts import Fault, Launch, SanitizerFault, Wait
 from cuwhy.report.text import render
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus"

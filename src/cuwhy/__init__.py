@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cuwhy.capture.profiling import diagnose_kernel
     from cuwhy.diagnosing import diagnose
     from cuwhy.launching.check import LaunchCheck, validate_launch_config
     from cuwhy.model.diagnosis import Diagnosis, Finding
@@ -25,12 +26,14 @@ __all__ = [
     "__version__",
     "annotate_kernel_source",
     "diagnose",
+    "diagnose_kernel",
     "parse_ncu_report",
     "validate_launch_config",
 ]
 
 _LAZY = {
     "diagnose": "cuwhy.diagnosing",
+    "diagnose_kernel": "cuwhy.capture.profiling",
     "validate_launch_config": "cuwhy.launching.check",
     "LaunchCheck": "cuwhy.launching.check",
     "ProfiledLaunch": "cuwhy.model.profile",

@@ -116,7 +116,13 @@ def diagnose_run(
         for path in files:
             for name, data, kind in _open(path, stack, reading.labels):
                 _read(reading, name, data, kind)
-        book = SourceBook(reading.sources, tuple(Path(folder) for folder in sources))
+        folders = tuple(Path(folder) for folder in sources)
+        for folder in folders:
+            if not folder.is_dir():
+                raise InputError(
+                    f"{folder}: no folder with sources", hint="--source takes an existing folder"
+                )
+        book = SourceBook(reading.sources, folders)
         _read_dumps(reading, book)
     reading.facts = with_tensors(reading.facts, reading.maps)
     reading.facts += recorded_facts(reading.facts, reading.logs)
@@ -445,7 +451,14 @@ def _merged(findings: list[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     for finding in findings:
         if all(isinstance(fact, SanitizerFault) for fact in finding.facts) and finding.place is not None:
-            position = next((i for i, other in enumerate(kept) if _same_spot(other, finding)), -1)
+            position = next(
+                (
+                    i
+                    for i, other in enumerate(kept)
+                    if other.cause.name == finding.cause.name and _same_spot(other, finding)
+                ),
+                -1,
+            )
             if position >= 0:
                 other = kept[position]
                 kept[position] = replace(

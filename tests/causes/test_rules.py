@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from cuwhy import diagnose
 from cuwhy.diagnosing import conclude
 from cuwhy.model.diagnosis import Diagnosis, Role
+from cuwhy.model.errors import InputError
 from cuwhy.model.facts import (
     Address,
     Allocation,
     Argument,
+    AssertMessage,
     Distance,
     ErrorReport,
     Fact,
     Fault,
     Launch,
     SanitizerFault,
+    SanitizerSummary,
     Threads,
     Wait,
     WaitKind,
@@ -54,7 +59,7 @@ def test_out_of_bounds_with_any_access(kind: str) -> None:
     fault = replace(FAULT, access=kind, address=global_address(POINTER + (1 << 32)))
     assert named(fault) == ["memory/global-out-of-bounds"]
     finding = conclude([fault]).findings[0]
-    assert "4,294,967,296 bytes (4.0 GiB) behind the start of `x` (float*)" in finding.sentence
+    assert "4,294,967,296 bytes (4.0 GiB) past the start of `x` (float*)" in finding.sentence
 
 
 def test_a_negative_offset_is_said() -> None:
@@ -152,3 +157,84 @@ def test_error_code_alone_names_no_cause() -> None:
     diagnosis = conclude([ErrorReport(700, "cudaErrorIllegalAddress", "700")])
     assert [f.cause.name for f in diagnosis.findings] == ["unknown/unexplained"]
     assert "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1" in diagnosis.open[0].step
+
+
+def test_a_report_about_another_kernel_is_not_lost_beside_a_dump() -> None:
+    fault = replace(FAULT, address=global_address(POINTER + (1 << 32)))
+    other = SanitizerFault(
+        "memcheck", "out-of-bounds", "Invalid read", short="other", space="global", width=4,
+        place=Place("other", 0, 0, (Frame("other", "/demo/other.cu", 3),)), address=POINTER + (1 << 30), high=POINTER + (1 << 30),
+    )  # fmt: skip
+    first, second = conclude([fault, other]).findings
+    assert (first.kernel, first.role) == ("k", Role.PRIMARY)
+    assert (second.kernel, second.role) == ("other", Role.LATENT)
+
+
+def test_a_checker_with_another_cause_at_the_same_line_stays() -> None:
+    fault = replace(FAULT, address=global_address(POINTER + (1 << 32)))
+    unwritten = SanitizerFault(
+        "initcheck",
+        "uninitialized-read",
+        "Uninitialized read",
+        short="k",
+        space="global",
+        width=4,
+        place=PLACE,
+    )
+    assert named(fault, unwritten) == ["memory/global-out-of-bounds", "memory/uninitialized-read"]
+
+
+@pytest.mark.parametrize(
+    ("address", "says"), [(0x10, "the pointer is null"), (0x9FE01234, "a pointer that was cut to 32 bits")]
+)
+def test_low_addresses_are_null_only_near_zero(address: int, says: str) -> None:
+    report = SanitizerFault(
+        "memcheck",
+        "out-of-bounds",
+        "Invalid read",
+        short="k",
+        space="global",
+        width=4,
+        place=PLACE,
+        address=address,
+    )
+    (finding,) = conclude([report]).findings
+    assert says in finding.sentence
+
+
+def test_a_canary_is_an_overrun_of_the_frame_and_no_exhausted_stack() -> None:
+    (finding,) = conclude([replace(FAULT, exception=19, access="", opcode="")]).findings
+    assert finding.cause.name == "memory/local-out-of-bounds"
+    assert "the instruction is" not in " ".join(finding.why)
+
+
+def test_an_unknown_size_of_shared_memory_is_not_zero() -> None:
+    (finding,) = conclude([replace(FAULT, exception=14, access="store", opcode="STS")]).findings
+    assert "0 bytes" not in finding.sentence
+
+
+def test_an_assert_of_the_users_is_not_pytorchs() -> None:
+    mine = AssertMessage("/home/me/pytorch-kernels/my.cu", 33, "k", "idx < limit", ONE)
+    assert named(mine) != ["memory/host-index-out-of-range"]
+    theirs = replace(
+        mine, file="/pytorch/aten/src/ATen/native/cuda/Indexing.cu", expression="srcIndex < srcSelectDimSize"
+    )
+    assert named(theirs) == ["memory/host-index-out-of-range"]
+
+
+def test_what_was_not_printed_is_said() -> None:
+    report = SanitizerFault(
+        "memcheck", "out-of-bounds", "Invalid read", short="k", space="global", width=4, place=PLACE,
+        address=POINTER, records=100, threads=replace(ONE, count=100, pattern="threads 0 to 99 of block 8"),
+    )  # fmt: skip
+    (finding,) = conclude([report, SanitizerSummary("memcheck", 8190)]).findings
+    assert finding.threads is not None
+    assert "printed 100 of 8,190 errors" in finding.threads.pattern
+    assert "block 8" not in finding.threads.pattern
+
+
+def test_a_folder_of_sources_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("CUDA error: an illegal memory access was encountered\n")
+    with pytest.raises(InputError, match="no folder with sources"):
+        diagnose([log], sources=[tmp_path / "nowhere"])

@@ -12,9 +12,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from cuwhy import diagnose
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent.parent
 CORPUS = ROOT / "corpus"

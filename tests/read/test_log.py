@@ -94,10 +94,15 @@ def test_a_printed_exception_of_pytorch() -> None:
     assert printed.user is None
 
 
-@pytest.mark.parametrize("name", ["misaligned", "triton_oob"])
-def test_messages_of_the_core_dump_are_no_runtime_error_and_no_success(name: str) -> None:
+@pytest.mark.parametrize(("name", "code"), [("misaligned", 716), ("triton_oob", 717)])
+def test_the_exception_that_the_driver_names_stands_for_the_error_that_was_not_printed(
+    name: str, code: int
+) -> None:
     # The program was aborted by the dump: it never came to print an error, only "launch: 0 cudaSuccess".
-    assert read_log(load(name), "a") == ()
+    (report,) = read_log(load(name), "a")
+    assert isinstance(report, ErrorReport)
+    assert report.code == code
+    assert report.text.startswith("Detected an exception of type CUDBG_EXCEPTION_WARP_")
 
 
 def test_sanitizer_lines_in_a_log() -> None:

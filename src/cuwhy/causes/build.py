@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cuwhy.causes import words
@@ -58,13 +59,18 @@ def from_report(
         also: further reasons.
         more: further fields of the finding, or others instead of these.
     """
-    seen = (words.counts(report.threads),) if report.threads.count else ()
+    threads = report.threads
+    limit = evidence.printed(report)
+    if limit and threads.count:
+        # What was not printed may be anywhere: no pattern, and a count that is a lower bound.
+        threads = replace(threads, pattern=f"at least, as {limit}")
+    seen = (words.counts(threads),) if threads.count else ()
     fields: dict[str, Any] = {
         "why": (f"{report.tool}: {report.message}", *also, *seen),
         "place": report.place,
         "other": report.other,
         "kernel": report.short,
-        "threads": report.threads,
+        "threads": threads,
         "host": evidence.host_of(report),
         "details": tuple(words.report_rows(report)),
         "facts": (report,),

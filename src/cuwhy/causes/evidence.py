@@ -124,9 +124,24 @@ class Evidence:
         """Return the launch of this number, as the launch recorder saw it; of the first process that has it."""
         return next((record for record in self.records if record.number == number > 0), None)
 
+    def printed(self, report: SanitizerFault) -> str:
+        """Say how much of a checker's errors was printed, where not all were; empty where all were."""
+        same = [r for r in self.reports if r.tool == report.tool]
+        printed = sum(r.records for r in same)
+        total = max((s.errors for s in self.summaries if s.tool == report.tool), default=0)
+        if report.tool in ("memcheck", "initcheck") and total > printed:
+            return f"the tool printed {printed:,} of {total:,} errors (--print-limit)"
+        if printed == _PRINT_LIMIT and total <= printed:
+            return f"the tool stops at {_PRINT_LIMIT} records (--print-limit)"
+        return ""
+
     def reports_of(self, *kinds: str, space: str | None = None) -> list[SanitizerFault]:
         """Return the sanitizer's faults of these kinds, in one memory space if given."""
         return [r for r in self.reports if r.kind in kinds and (space is None or r.space == space)]
+
+
+#: Records that Compute Sanitizer prints unless told otherwise.
+_PRINT_LIMIT = 100
 
 
 def _joined(reports: list[SanitizerFault]) -> list[SanitizerFault]:

@@ -59,7 +59,7 @@ def argument_label(launch: Launch | None, position: int | None) -> str:
 
 
 def offset_from_base(address: Address, launch: Launch | None) -> str:
-    """Return "4,294,967,296 bytes (4.0 GiB) behind the start of argument 0 (float const*)", or ''."""
+    """Return "4,294,967,296 bytes (4.0 GiB) past the start of argument 0 (float const*)", or ''."""
     for distance in address.distances:
         if distance.argument == address.base:
             label = argument_label(launch, address.base)
@@ -67,7 +67,7 @@ def offset_from_base(address: Address, launch: Launch | None) -> str:
                 label = f"the pointer at {distance.label}"
             if distance.bytes < 0:
                 return f"{amount(distance.bytes)} before the start of {label}"
-            return f"{amount(distance.bytes)} behind the start of {label}"
+            return f"{amount(distance.bytes)} past the start of {label}"
     return ""
 
 

@@ -18,7 +18,7 @@ exit codes:
 
 def _parser() -> argparse.ArgumentParser:
     from cuwhy import __version__
-    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, registers, resume, run
+    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, profile, registers, resume, run
 
     parser = argparse.ArgumentParser(
         prog="cuwhy",
@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     case.add_parser(verbs)
     launch_check.add_parser(verbs)
     registers.add_parser(verbs)
+    profile.add_parser(verbs)
     doctor.add_parser(verbs)
     poke.add_parser(verbs)
     return parser

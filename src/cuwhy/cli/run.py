@@ -81,7 +81,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     argparse treats ``--`` differently from one Python version to the next, and would
     take it out of the program's own arguments.
     """
-    if argv and argv[0] in ("run", "resume") and "--" in argv:
+    if argv and argv[0] in ("run", "resume", "profile") and "--" in argv:
         at = list(argv).index("--")
         return list(argv[:at]), list(argv[at + 1 :])
     return list(argv), []

@@ -89,13 +89,20 @@ def _fault(
     seen = [b.index for b in dump.blocks if grid is not None and b.grid_id == grid.id]
     shape = (grid.grid, grid.block) if grid is not None else ((1, 1, 1), (1, 1, 1))
     first = _first(lanes, *shape) if lanes else None
+    who = summarise(threads, *shape, seen)
+    if address is not None and lanes is group.lanes and not group.sm_only and len(lanes) > 1:
+        # The exception marks whole warps; only the thread with the address is known to be one that did it.
+        who = replace(
+            who, first_block=address.block or who.first_block, first_thread=address.thread or who.first_thread,
+            pattern=f"{who.pattern}; the hardware marks whole warps",
+        )  # fmt: skip
     return Fault(
         launch=replace(launch, shared_bytes=first[0].shared_bytes)
         if launch is not None and first
         else launch,
         exception=group.exception,
         place=place,
-        threads=summarise(threads, *shape, seen),
+        threads=who,
         precise=group.precise,
         access=kind,
         opcode=opcode or "",

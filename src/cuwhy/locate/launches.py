@@ -54,6 +54,7 @@ def launch_of(grid: Grid, code: CodeMap, artefact: str) -> Launch:
         grid=grid.grid,
         block=grid.block,
         cluster=grid.cluster,
+        grid_certain=grid.grid_certain,
         registers=grid.registers,
         arguments=_arguments(grid, cubin, symbol, known) if cubin is not None else (),
         origin=Origin(artefact, f".cudbg.gridtbl.dev{grid.device}, grid {grid.id}"),

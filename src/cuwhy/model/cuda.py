@@ -16,7 +16,7 @@ class ExceptionKind:
     Attributes:
         code: numeric value; name: the header's name without its prefix.
         plain: what it means, in plain words.
-        runtime: the CUDA error that the runtime reports for it (0: several).
+        runtime: the CUDA error that the runtime reports for it (0: several, or not seen on a device).
     """
 
     code: int
@@ -30,7 +30,7 @@ EXCEPTIONS = {
     for kind in (
         ExceptionKind(1, "LANE_ILLEGAL_ADDRESS", "a thread accessed an address it may not", 700),
         ExceptionKind(2, "LANE_USER_STACK_OVERFLOW", "a thread's stack is exhausted", 700),
-        ExceptionKind(3, "DEVICE_HARDWARE_STACK_OVERFLOW", "the hardware call stack overflowed", 718),
+        ExceptionKind(3, "DEVICE_HARDWARE_STACK_OVERFLOW", "the hardware call stack overflowed", 0),
         ExceptionKind(4, "WARP_ILLEGAL_INSTRUCTION", "the hardware refused an instruction", 715),
         ExceptionKind(5, "WARP_OUT_OF_RANGE_ADDRESS", "an address outside its memory window", 700),
         ExceptionKind(6, "WARP_MISALIGNED_ADDRESS", "an address that is no multiple of the access size", 716),
@@ -38,7 +38,7 @@ EXCEPTIONS = {
             7, "WARP_INVALID_ADDRESS_SPACE", "an access to a memory space the instruction may not touch", 717
         ),
         ExceptionKind(8, "WARP_INVALID_PC", "execution ran to an address that holds no code", 718),
-        ExceptionKind(9, "WARP_HARDWARE_STACK_OVERFLOW", "the hardware call stack overflowed", 700),
+        ExceptionKind(9, "WARP_HARDWARE_STACK_OVERFLOW", "the hardware call stack overflowed", 0),
         ExceptionKind(10, "DEVICE_ILLEGAL_ADDRESS", "the memory system refused an address", 700),
         ExceptionKind(
             11, "LANE_MISALIGNED_ADDRESS", "an address that is no multiple of the access size", 716
@@ -55,11 +55,11 @@ EXCEPTIONS = {
             18,
             "CLUSTER_BLOCK_NOT_PRESENT",
             "an access to a block of the cluster that is gone or never was",
-            700,
+            719,
         ),
-        ExceptionKind(19, "WARP_STACK_CANARY", "a stack frame's canary was overwritten", 700),
+        ExceptionKind(19, "WARP_STACK_CANARY", "a stack frame's canary was overwritten", 0),
         ExceptionKind(20, "WARP_TMEM_ACCESS_CHECK", "an access to tensor memory that is not allocated", 700),
-        ExceptionKind(21, "WARP_TMEM_LEAK", "tensor memory was not freed before the block ended", 719),
+        ExceptionKind(21, "WARP_TMEM_LEAK", "tensor memory was not freed before the block ended", 721),
         ExceptionKind(22, "WARP_CALL_REQUIRES_NEWER_DRIVER", "a call that needs a newer driver", 719),
     )
 }
@@ -86,6 +86,7 @@ CUDA_ERRORS = {
     717: ("cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"),
     718: ("cudaErrorInvalidPc", "invalid program counter"),
     719: ("cudaErrorLaunchFailure", "unspecified launch failure"),
+    721: ("cudaErrorTensorMemoryLeak", "tensor memory not completely freed"),
     720: ("cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"),
     912: (
         "cudaErrorInvalidClusterSize",

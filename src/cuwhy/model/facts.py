@@ -188,6 +188,8 @@ class Launch:
         device: CUDA device index, -1 when unknown.
         context: handle of the context, 0 when unknown.
         grid, block, cluster: dimensions; cluster is (0, 0, 0) without clusters.
+        grid_certain: False when the dump holds a wrong grid (driver 580 writes 1 x 1 x 1 for cooperative
+            launches): ``grid`` is then the smallest that holds the blocks seen.
         registers: registers per thread.
         shared_bytes: shared memory per block in bytes, -1 when unknown.
         arguments: in order of declaration.
@@ -205,6 +207,7 @@ class Launch:
     registers: int = 0
     shared_bytes: int = -1
     arguments: tuple[Argument, ...] = ()
+    grid_certain: bool = True
     origin: Origin = Origin("")
 
 

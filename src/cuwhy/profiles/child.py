@@ -11,13 +11,25 @@ from typing import Any
 
 #: Bounds for reports from strangers.
 MAX_LAUNCHES = 500
+_MAX_TIMED_LAUNCHES = 100_000
+#: All that is read of each launch where only the time matters.
+_TIMES = (
+    "gpu__time_duration.sum",
+    "launch__device_id",
+    "launch__registers_per_thread",
+    "launch__sm_count",
+    "device__attribute_compute_capability_major",
+    "device__attribute_compute_capability_minor",
+    *(f"launch__{what}_dim_{axis}" for what in ("grid", "block") for axis in "xyz"),
+)
 _MAX_METRICS = 20_000
 _MAX_INSTRUCTIONS = 100_000
 _MAX_TEXT = 2_000
+_NO_INSTRUCTIONS: dict[str, Any] = {"pcs": [], "sass": [], "lines": [], "files": [], "counters": {}}
 
 
-def main(path: str) -> int:
-    """Print the launches of a report; 3 when the reader refuses it."""
+def main(path: str, what: str = "") -> int:
+    """Print the launches of a report, with "times" of many and little of each; 3 when the reader refuses it."""
     import ncu_report
 
     # The reader prints its own complaints; ours is the only voice on standard output.
@@ -27,15 +39,35 @@ def main(path: str) -> int:
         print(str(error)[:300], file=sys.stderr)
         return 3
     total = 0
+    most = _MAX_TIMED_LAUNCHES if what == "times" else MAX_LAUNCHES
     launches: list[dict[str, Any]] = []
     for r in range(context.num_ranges()):
         part = context.range_by_idx(r)
         for a in range(part.num_actions()):
-            if total < MAX_LAUNCHES:
-                launches.append(_launch(part.action_by_idx(a), total))
+            if total < most:
+                action = part.action_by_idx(a)
+                launches.append(_timed(action, total) if what == "times" else _launch(action, total))
             total += 1
     json.dump({"launches": launches, "total": total}, sys.stdout, separators=(",", ":"))
     return 0
+
+
+def _timed(action: Any, index: int) -> dict[str, Any]:
+    metrics = {}
+    for name in _TIMES:
+        metric = action.metric_by_name(name)
+        if metric is not None and isinstance(value := metric.value(), (int, float)):
+            metrics[name] = [value, (metric.unit() or "")[:40]]
+    return {**_names(action, index), "metrics": metrics, "rules": [], **_NO_INSTRUCTIONS}
+
+
+def _names(action: Any, index: int) -> dict[str, Any]:
+    return {
+        "index": index,
+        "kernel": action.name(action.NameBase_MANGLED)[:_MAX_TEXT],
+        "name": action.name(action.NameBase_DEMANGLED)[:_MAX_TEXT],
+        "short": action.name(action.NameBase_FUNCTION)[:_MAX_TEXT],
+    }
 
 
 def _launch(action: Any, index: int) -> dict[str, Any]:
@@ -54,10 +86,7 @@ def _launch(action: Any, index: int) -> dict[str, Any]:
         if metric.has_correlation_ids() and metric.num_instances() > 0:
             instances.append((name, metric))
     return {
-        "index": index,
-        "kernel": action.name(action.NameBase_MANGLED)[:_MAX_TEXT],
-        "name": action.name(action.NameBase_DEMANGLED)[:_MAX_TEXT],
-        "short": action.name(action.NameBase_FUNCTION)[:_MAX_TEXT],
+        **_names(action, index),
         "metrics": metrics,
         "rules": _rules(action),
         **_instructions(action, instances),
@@ -86,7 +115,7 @@ def _instructions(action: Any, instances: list[tuple[str, Any]]) -> dict[str, An
     """Counters by instruction: of the metrics whose instances are addresses of the kernel's code."""
     executed = next((metric for name, metric in instances if name == "inst_executed"), None)
     if executed is None:
-        return {"pcs": [], "sass": [], "lines": [], "files": [], "counters": {}}
+        return _NO_INSTRUCTIONS
     ids = executed.correlation_ids()
     count = min(executed.num_instances(), _MAX_INSTRUCTIONS)
     pcs = sorted(ids.as_uint64(i) for i in range(count))
@@ -114,4 +143,4 @@ def _instructions(action: Any, instances: list[tuple[str, Any]]) -> dict[str, An
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:3]))

@@ -35,7 +35,34 @@ def parse_ncu_report(path: str | os.PathLike[str]) -> list[ProfiledLaunch]:
         InputError: it is no report, or damaged.
         ToolMissing: the package ``ncu-report`` is not installed.
     """
-    file = Path(path)
+    return _launches(Path(path), [])
+
+
+def parse_ncu_times(path: str | os.PathLike[str]) -> list[ProfiledLaunch]:
+    """Return the launches of a report, of however many, with their duration and configuration only.
+
+    Raises:
+        InputError, ToolMissing: as :func:`parse_ncu_report`.
+    """
+    return _launches(Path(path), ["times"])
+
+
+def _launches(file: Path, what: list[str]) -> list[ProfiledLaunch]:
+    content = _content(file, what)
+    try:
+        launches = [_launch(row) for row in content["launches"]]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(
+            f"{file}: NVIDIA's reader gave something unexpected ({type(error).__name__})",
+            hint="is it the report of another tool?",
+        ) from error
+    if not launches:
+        raise InputError(f"{file}: no profiled launch in it", hint="did the kernel filter match anything?")
+    return launches
+
+
+def _content(file: Path, what: list[str]) -> dict[str, Any]:
+    """What the child says of a report, checked to be a table."""
     try:
         size = file.stat().st_size
         with file.open("rb") as opened:
@@ -55,7 +82,7 @@ def parse_ncu_report(path: str | os.PathLike[str]) -> list[ProfiledLaunch]:
             hint="pip install 'cuwhy[profile]' or ncu-report",
         )
     # The child searches exactly where we do, and never the folder that it is started in.
-    command = [sys.executable, "-m", "cuwhy.profiles.child", str(file.absolute())]
+    command = [sys.executable, "-m", "cuwhy.profiles.child", str(file.absolute()), *what]
     environment = {
         **os.environ,
         "PYTHONSAFEPATH": "1",
@@ -72,16 +99,7 @@ def parse_ncu_report(path: str | os.PathLike[str]) -> list[ProfiledLaunch]:
         said = done.err.decode("utf-8", "replace").strip().splitlines()
         reason = said[-1][:200] if said else f"NVIDIA's reader ended with {done.code}"
         raise InputError(f"{file}: damaged ({reason})", hint="was ncu interrupted while it wrote?")
-    try:
-        launches = [_launch(row) for row in content["launches"]]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"{file}: NVIDIA's reader gave something unexpected ({type(error).__name__})",
-            hint="is it the report of another tool?",
-        ) from error
-    if not launches:
-        raise InputError(f"{file}: no profiled launch in it", hint="did the kernel filter match anything?")
-    return launches
+    return content
 
 
 def _is_whole(opened: BinaryIO, size: int) -> bool:

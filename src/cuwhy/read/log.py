@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from cuwhy.model.cuda import CUDA_ERRORS
+from cuwhy.model.cuda import CUDA_ERRORS, EXCEPTIONS
 from cuwhy.model.facts import (
     AssertMessage,
     CleanExit,
@@ -110,6 +110,7 @@ _TEXT = re.compile(
 _NUMBER = re.compile(r"\bCUDA (?:error|failure)(?: code)?[ :=]{1,3}(\d{1,4})\b", re.I)
 _SUCCESS = re.compile(r"\bcudaSuccess\b|\bexit(?:ed with)?(?: code| status)[ :=]{1,2}0\b", re.I)
 _PRINTED = re.compile(r"(?:.{0,80}\s)?((?:\w{1,40}\.){0,4}\w{0,40}Error) (CUDA error: .*)\Z")
+_DRIVER_EXCEPTION = re.compile(r"Detected an exception of type CUDBG_EXCEPTION_\w{1,60} \((\d{1,3})\)")
 _HINT = re.compile(r"Search for `(cudaError\w{1,60})'")
 _BROKEN = (
     "Segmentation fault",
@@ -186,6 +187,7 @@ class _Reader:
         self._open: dict[str, _Trace] = {}
         self._clean: CleanExit | None = None
         self._broken = False
+        self._driver: ErrorReport | None = None
 
     # -- lines
 
@@ -203,6 +205,7 @@ class _Reader:
         if self._open and self._continue(line):
             return
         if "coredump" in line:
+            self._driver_exception(line, position)
             self._broken = self._broken or any(mark in line for mark in _BROKEN)
             return
         lowered = line.lower()
@@ -282,6 +285,17 @@ class _Reader:
         printed = _PRINTED.match(text)
         if printed and len(self._printed) < _MAX_TRACEBACKS:
             self._printed.append(HostTraceback((), printed[1], clip(printed[2]), self._origin(position)))
+
+    def _driver_exception(self, line: str, position: int) -> None:
+        """The exception that the driver names while it writes a core dump: it decides the runtime's code."""
+        match = _DRIVER_EXCEPTION.search(line)
+        kind = EXCEPTIONS.get(int(match[1])) if match is not None else None
+        if kind is None or not kind.runtime:
+            return
+        if self._driver is None:
+            text = clip(line[line.find("Detected an exception") :].strip())
+            name = CUDA_ERRORS[kind.runtime][0]
+            self._driver = ErrorReport(kind.runtime, name, text, self._origin(position))
 
     def _what(self, line: str) -> tuple[int, str]:
         """Return code and runtime name of the error that a line tells of; (0, "") for none or an unknown one."""
@@ -402,6 +416,9 @@ class _Reader:
             )
             for found in distinct.values()
         ]
+        if self._driver is not None and not self._reports and not asserts:
+            # The program was aborted by the dump before it could print an error of its own.
+            self._reports[self._driver.text] = self._driver
         facts: tuple[Fact, ...] = (*asserts, *self._reports.values(), *self._traces)
         if not facts and not bad and not self._broken and self._clean is not None:
             return (self._clean,)

@@ -168,7 +168,7 @@ _KINDS = (
     (("divergent thread",), "divergent-barrier"),
     (("barrier", "mismatch"), "barrier-mismatch"),
     (("leaked ",), "leak"),
-    (("stack overflow", "stack canary"), "stack-overflow"),
+    (("stack overflow",), "stack-overflow"),
     (("invalid pc", "invalid program counter"), "invalid-pc"),
     (("illegal instruction",), "illegal-instruction"),
     (

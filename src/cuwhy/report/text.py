@@ -29,6 +29,8 @@ from cuwhy.report.escape import safe
 _LABEL = 9
 _BOLD, _RED, _DIM, _GREEN, _END = "\033[1m", "\033[31m", "\033[2m", "\033[32m", "\033[0m"
 _NAME_LIMIT = 160
+#: Longest command that is printed on a line of its own, whatever the width.
+_COMMAND = 400
 #: Values that the short screen shows too.
 _SHOWN = ("memory", "tensor")
 
@@ -107,10 +109,14 @@ def render(diagnosis: Diagnosis, *, width: int = 80, colour: bool = False, verbo
         page.wrap(f"{rest} more finding{'s' if rest != 1 else ''} with -v", 0)
     for question in diagnosis.open:
         page.line()
-        page.item(
-            "next",
-            f"{question.step}: {question.why}" + (f" (costs {question.cost})" if question.cost else ""),
-        )
+        cost = f" (costs {question.cost})" if question.cost else ""
+        words = question.step.split()
+        if len(question.step) <= _COMMAND and any(len(word) > page.width - _LABEL - 2 for word in words):
+            # A command must be there to be copied: it is never broken.
+            page.item("next", f"{question.why}{cost}:")
+            page.line(" " * (_LABEL + 2) + safe(question.step))
+        else:
+            page.item("next", f"{question.step}: {question.why}{cost}")
     for note in diagnosis.notes:
         page.line()
         page.item("note", note)
@@ -190,7 +196,8 @@ def _kernel(page: _Page, diagnosis: Diagnosis, finding: Finding) -> None:
         if finding.kernel:
             page.item("kernel", finding.kernel)
         return
-    text = f"{launch.short}<<<{_dims(launch.grid)}, {_dims(launch.block)}>>>"
+    least = "" if launch.grid_certain else "at least "
+    text = f"{launch.short}<<<{least}{_dims(launch.grid)}, {_dims(launch.block)}>>>"
     if launch.cluster not in ((0, 0, 0), (1, 1, 1)):
         text += f", clusters of {_dims(launch.cluster)}"
     text += f"; launch {launch.grid_id} of its context" if launch.grid_id else ""

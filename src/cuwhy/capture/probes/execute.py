@@ -69,6 +69,7 @@ def execute(
     folder: Path,
     seconds: float,
     standard_input: Input = Input(),
+    live: bool = False,
 ) -> Ended:
     """Run ``argv`` in the current directory, in a process group of its own.
 
@@ -78,6 +79,7 @@ def execute(
         folder: for ``stdout`` and ``stderr``.
         seconds: how long it may take; then it and all that it started are ended.
         standard_input: what it reads.
+        live: its output goes where ours goes, and the files stay empty.
 
     Raises:
         OSError: it cannot be started, or a file not opened.
@@ -95,8 +97,8 @@ def execute(
             argv,
             env={**environment, MARK: mark},
             stdin=source,
-            stdout=descriptors[1],
-            stderr=descriptors[2],
+            stdout=1 if live else descriptors[1],
+            stderr=2 if live else descriptors[2],
             own_group=True,
         )
     finally:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.indexing import explain, explained
-from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.causes.memory.shared_out_of_bounds.rule import OPCODES as SHARED_OPCODES
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
 from cuwhy.model.facts import Address, Fault, SanitizerFault
 
 CAUSE = Cause(
@@ -22,7 +24,7 @@ _ADDRESS_SPACE = 7
 _NULL_PAGE = 64 << 10
 _FIXES = (
     Fix("guard the access: compute the index once, and return or mask when it is not below the element count",
-        safe=True),
+        caution="a guard hides an index that is wrong for another reason: see first where it comes from"),
     Fix("compare the launch (grid x block x elements per thread) with the element count that the kernel gets",
         caution="a smaller grid can leave elements untouched"),
 )  # fmt: skip
@@ -40,10 +42,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         # One kernel, one finding: more instructions of it may have faulted in other warps.
         for launch_faults in _by_kernel(faults):
             related = [r for r in reports if _same_kernel(r, launch_faults[0])]
+            reports = [r for r in reports if r not in related]
             yield _from_dump(evidence, launch_faults, related)
-        return
     for report in reports:
-        yield _from_report(evidence, report)
+        # Beside a dump of another kernel it is another fault, of another run.
+        yield replace(_from_report(evidence, report), role=Role.LATENT if faults else Role.PRIMARY)
 
 
 def _explained_otherwise(evidence: Evidence, report: SanitizerFault) -> bool:
@@ -61,7 +64,7 @@ def _fits(fault: Fault) -> bool:
     address = fault.address
     if address is not None and address.space not in ("global", "generic"):
         return False
-    if address is None and fault.opcode in ("LDS", "STS", "ATOMS", "LDL", "STL"):
+    if address is None and fault.opcode in (*SHARED_OPCODES, "LDL", "STL"):
         return False
     if address is not None and (address.value < _NULL_PAGE or _base_is_null(fault, address)):
         return False
@@ -131,8 +134,8 @@ def _from_dump(evidence: Evidence, faults: list[Fault], reports: list[SanitizerF
         why.append(
             f"{words.plural(len(faults) - 1, 'more instruction')} of the kernel faulted too, at {', '.join(others)}"
         )
-    if _ADDRESS_SPACE in (fault.exception, *fault.alternatives):
-        window = address.window if address is not None and address.window else "shared or local"
+    window = address.window if address is not None else ""
+    if window and _ADDRESS_SPACE in (fault.exception, *fault.alternatives):
         misleading = words.misleading(
             evidence,
             fault,
@@ -140,7 +143,10 @@ def _from_dump(evidence: Evidence, faults: list[Fault], reports: list[SanitizerF
         )
     rows = words.address_rows(fault)
     for report in reports[:1]:
-        rows += words.report_rows(report)
+        rows += [
+            ("address under memcheck" if label == "address" else label, text)
+            for label, text in words.report_rows(report)
+        ]
     return Finding(
         CAUSE,
         sentence,

@@ -60,7 +60,13 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             f"in an instruction for {address.space} memory ({fault.opcode})",
             why=(
                 words.raised(fault),
-                f"the address lies in the {address.window} memory window and was not computed from a global pointer",
+                f"the address lies in the {address.window} memory window"
+                + (
+                    " and was not computed from a pointer argument; if the pointer was loaded from memory, an index that "
+                    "ran into the window looks the same"
+                    if address.base is None
+                    else ", as the pointer itself does"
+                ),
             ),
             fixes=_FIXES,
             weight=82,

@@ -17,6 +17,8 @@ CAUSE = Cause(
 )
 
 _EXCEPTIONS = (1, 4, 5, 14)
+#: WARP_STACK_CANARY: the guard value behind a frame's arrays was overwritten.
+_CANARY = 19
 #: Local memory is addressed with 24 bits; the stack grows down from the top.
 _LOCAL_TOP = 1 << 24
 _FIXES = (
@@ -33,6 +35,9 @@ def is_inside_frame(fault: Fault) -> bool:
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match faults on local-memory instructions whose address is outside of the stack."""
     for fault in evidence.faults:
+        if fault.exception == _CANARY:
+            yield _overwritten(evidence, fault)
+            return
         if fault.exception not in _EXCEPTIONS or fault.opcode not in ("LDL", "STL"):
             continue
         if fault.address is None or is_inside_frame(fault):
@@ -47,7 +52,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             CAUSE,
             fault,
             f"`{name}` {words.verb(fault.access)} a local array {words.amount(offset)} "
-            f"{'behind' if offset >= 0 else 'before'} the start of its stack frame",
+            f"{'past' if offset >= 0 else 'before'} the start of its stack frame",
             why=(
                 words.raised(fault),
                 f"the instruction is {fault.opcode}: local memory, which holds a thread's arrays and spills",
@@ -73,3 +78,19 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             fixes=_FIXES,
             weight=85,
         )
+
+
+def _overwritten(evidence: Evidence, fault: Fault) -> Finding:
+    name = fault.launch.short if fault.launch is not None else "the kernel"
+    return build.from_fault(
+        evidence,
+        CAUSE,
+        fault,
+        f"`{name}` has written past a local array: the guard value of its stack frame is gone",
+        why=(
+            words.raised(fault),
+            "the guard is looked at when the function returns, so the place is that of the return and not of the write",
+        ),
+        fixes=_FIXES,
+        weight=85,
+    )

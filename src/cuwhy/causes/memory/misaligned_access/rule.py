@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
-from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
 from cuwhy.model.facts import Fault
 
 CAUSE = Cause(
@@ -26,14 +26,14 @@ _FIXES = (
 
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match misaligned-address exceptions and memcheck's reports of them."""
-    seen = False
+    seen: list[str] = []
     for fault in evidence.faults:
         if fault.exception in _EXCEPTIONS:
-            seen = True
+            seen.append(fault.launch.short if fault.launch is not None else "")
             yield _from_dump(evidence, fault)
-    if seen:
-        return
     for report in evidence.reports_of("misaligned"):
+        if report.short in seen:
+            continue
         rest = report.address % report.width if report.address is not None and report.width else 0
         yield build.from_report(
             evidence,
@@ -42,6 +42,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at "
             f"{report.address or 0:#x}, which is {rest} modulo {report.width}",
             fixes=_FIXES,
+            role=Role.LATENT if seen else Role.PRIMARY,
             weight=85,
         )
 

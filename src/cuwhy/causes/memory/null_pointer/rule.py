@@ -43,11 +43,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             CAUSE,
             report,
             f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} at address "
-            f"{report.address or 0:#x}: the pointer is null"
+            f"{report.address or 0:#x}: "
             + (
-                f", {words.amount(report.address or 0)} of index behind it"
-                if (report.address or 0) >= _NULL_PAGE
-                else ""
+                "the pointer is null"
+                if (report.address or 0) < _NULL_PAGE
+                else f"below 4 GiB lies no allocation: a null pointer and {words.amount(report.address or 0)} of index, "
+                "or a pointer that was cut to 32 bits"
             ),
             fixes=_FIXES,
             weight=90,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
-from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.architecture import architecture_of
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
 from cuwhy.model.facts import Fault
 
 CAUSE = Cause(
@@ -29,26 +30,27 @@ _FIXES = (
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match faults on shared-memory instructions and memcheck's reports of shared memory."""
     reports = evidence.reports_of("out-of-bounds", space="shared")
-    seen = False
+    seen: list[str] = []
     for fault in evidence.faults:
         if fault.exception in EXCEPTIONS and fault.opcode in OPCODES:
-            seen = True
+            seen.append(fault.launch.short if fault.launch is not None else "")
             if has_no_array(fault):
                 # Not an index that is too large: launch/dynamic-shared-not-requested.
                 continue
             yield _from_dump(evidence, fault)
-    if seen:
-        return
     for report in reports:
+        if report.short in seen:
+            continue
         sentence = f"`{report.short}` {words.verb(report.access)} {words.plural(report.width, 'byte')} of shared memory"
         if report.address is not None:
-            sentence += f" at offset {report.address:#x}, beyond what the block has"
+            sentence += f" at {report.address:#x} of the window, beyond what the block has"
         yield build.from_report(
             evidence,
             CAUSE,
             report,
             sentence,
             fixes=_FIXES,
+            role=Role.LATENT if seen else Role.PRIMARY,
             weight=85,
         )
 
@@ -56,6 +58,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 def has_no_array(fault: Fault) -> bool:
     """True when the block has no shared memory of its own, neither declared nor asked for at the launch."""
     return fault.launch is not None and fault.launch.shared_bytes in (0, RESERVED)
+
+
+def _reserved(evidence: Evidence) -> int:
+    """Bytes that the driver keeps for itself at the start of a block's shared memory."""
+    chip = architecture_of(evidence.machines[0].architecture) if evidence.machines else None
+    return chip.reserved_shared if chip is not None else RESERVED
 
 
 def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
@@ -67,21 +75,23 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
         f"the instruction is {fault.opcode}, a legal access to shared memory",
     ]
     rows = []
-    own = max(0, size - RESERVED)
+    reserved = _reserved(evidence)
+    own = max(0, size - reserved)
     if address is not None:
-        offset = address.value - RESERVED
+        offset = address.value - reserved
         sentence = (
             f"`{name}` {words.verb(fault.access)} {words.plural(address.width, 'byte')} of shared memory at offset "
-            f"{offset:,}; the block has {words.amount(own)}"
+            f"{offset:,}" + (f"; the block has {words.amount(own)}" if size >= 0 else "")
         )
         rows.append(("shared offset", f"{offset:,} in {words.who(fault.threads)}"))
         if address.high != address.low:
-            rows.append(("largest offset", f"{address.high - RESERVED:,}"))
+            rows.append(("largest offset", f"{address.high - reserved:,}"))
     else:
-        sentence = f"`{name}` accesses shared memory beyond the {words.amount(own)} that the block has"
+        has = f"the {words.amount(own)} that the block has" if size >= 0 else "what the block has"
+        sentence = f"`{name}` accesses shared memory beyond {has}"
     if size >= 0:
         rows.append(
-            ("shared memory", f"{words.amount(own)} a block, behind {RESERVED:,} that the driver reserves")
+            ("shared memory", f"{words.amount(own)} a block, behind {reserved:,} that the driver reserves")
         )
     return build.from_fault(
         evidence,

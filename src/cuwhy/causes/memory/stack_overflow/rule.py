@@ -17,7 +17,7 @@ CAUSE = Cause(
     misleads="700 'an illegal memory access was encountered'",
 )
 
-_CERTAIN = (2, 3, 9, 19)
+_CERTAIN = (2, 3, 9)
 _MAYBE = (5, 14)
 _FIXES = (
     Fix("replace the recursion by a loop with a bounded, explicit stack, or check that it ends"),
@@ -54,17 +54,25 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
     calls = [p for p in fault.stack if fault.place is not None and p.function == fault.place.function]
     why = [
         words.raised(fault),
-        f"the instruction is {fault.opcode} and its address lies inside the function's own stack frame: "
-        "the frame itself is beyond the stack",
     ]
+    if fault.exception in _MAYBE:
+        why.append(
+            f"the instruction is {fault.opcode} and its address lies inside the function's own stack frame: "
+            "the frame itself is beyond the stack"
+        )
     if calls or fault.recursive:
         why.append(f"`{function}` calls itself, so the compiler could not tell how much stack it needs")
     return build.from_fault(
         evidence,
         CAUSE,
         fault,
-        f"`{function}` needs more stack than a thread has"
-        + (f": at a call depth of {fault.call_depth} it is {words.amount(used)} down" if used else ""),
+        f"`{function}` "
+        + (
+            "calls itself and has run out of stack"
+            if calls or fault.recursive
+            else "needs more stack than a thread has"
+        )
+        + (f": {words.amount(used)} used" if used else ""),
         why=tuple(why),
         misleading=words.misleading(
             evidence, fault, "no buffer was overrun: the thread's stack is exhausted"
@@ -72,7 +80,6 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
         details=(
             ("stack pointer", f"{words.amount(used)} below the top of local memory" if used else "unknown"),
             ("default limit", "1,024 bytes a thread unless cudaDeviceSetLimit says otherwise"),
-            ("call depth", str(fault.call_depth)),
         ),
         fixes=_FIXES,
         weight=88,
