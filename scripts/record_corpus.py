@@ -36,8 +36,13 @@ from typing import Any
 import tomllib
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
-#: Both are `cuwhy run`, with and without running the program again in other ways.
-RUNS = {"run": ["--budget", "0"], "reruns": ["--budget", "40s", "--fails"]}
+#: Runs of cuwhy itself: with and without running the program again in other ways, and watching each PyTorch operation.
+RUNS = {
+    "run": ["run", "--budget", "0"],
+    "reruns": ["run", "--budget", "40s", "--fails"],
+    "numerics": ["numerics"],
+    "numerics-poisoned": ["numerics", "--poison"],
+}
 # Profiles need the chip for themselves and are recorded apart (scripts/record_profiles.py).
 RECORDS = ("log", "coredump", "hang", *SANITIZERS, *RUNS, "ncu")
 RUN_LIMIT_S = 75.0
@@ -423,12 +428,12 @@ class Recorder:
     def _cuwhy(
         self, kind: str, command: list[str], work: Path, limit: float, outcome: Outcome, evidence: Path
     ) -> None:
-        """Run it under `cuwhy run` and keep what its case holds in ``run/``."""
+        """Run it under cuwhy and keep what its case holds in ``run/``."""
         target = work / "run.cuwhy"
         environment = self.environment | {"PYTHONPATH": _with_source(self.environment.get("PYTHONPATH", ""))}
         cuwhy = [sys.executable, "-m", "cuwhy"]
         run = self.processes.run(
-            [*cuwhy, "run", *RUNS[kind], "--case", str(target), "--force", "--", *command],
+            [*cuwhy, *RUNS[kind], "--case", str(target), "--force", "--", *command],
             work,
             environment,
             max(limit, RUN_LIMIT_S),

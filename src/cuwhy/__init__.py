@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cuwhy.model.profile import ProfiledLaunch
     from cuwhy.profiles.annotate import annotate_kernel_source
     from cuwhy.profiles.ncu import parse_ncu_report
+    from cuwhy.watching import NumericWatch, numerics
 
 __version__ = "0.1.0"
 
@@ -22,11 +23,13 @@ __all__ = [
     "Finding",
     "InputError",
     "LaunchCheck",
+    "NumericWatch",
     "ProfiledLaunch",
     "__version__",
     "annotate_kernel_source",
     "diagnose",
     "diagnose_kernel",
+    "numerics",
     "parse_ncu_report",
     "validate_launch_config",
 ]
@@ -34,6 +37,8 @@ __all__ = [
 _LAZY = {
     "diagnose": "cuwhy.diagnosing",
     "diagnose_kernel": "cuwhy.capture.profiling",
+    "numerics": "cuwhy.watching",
+    "NumericWatch": "cuwhy.watching",
     "validate_launch_config": "cuwhy.launching.check",
     "LaunchCheck": "cuwhy.launching.check",
     "ProfiledLaunch": "cuwhy.model.profile",

@@ -251,6 +251,10 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
         from cuwhy.read.reruns import read_reruns
 
         facts = read_reruns(data, name)
+    elif kind == "numerics":
+        from cuwhy.read.numerics import read_numerics
+
+        facts = read_numerics(data, name)
     elif kind == "sass":
         symbol, _, text = bytes(data).decode("utf-8", "replace").partition("\n")
         reading.listings[symbol.removeprefix("# cuwhy sass ").strip()] = text
@@ -498,6 +502,13 @@ def _open_questions(evidence: Evidence, findings: Sequence[Finding], no_sass: bo
             "run it again with CUDA_LAUNCH_BLOCKING=1",
             "the Python traceback then ends at the very line that used the bad index",
             "about twice the run time",
+        )
+    if not named and any(event.kind == "arrived" for event in evidence.numerics):
+        yield Next(
+            "run it again with `cuwhy numerics --poison`",
+            "a NaN that no operation made is in the data, comes from a kernel outside of PyTorch, or stands in memory "
+            "that nothing has written; filled memory tells the last apart",
+            "the same again",
         )
     if not named and evidence.errors and not evidence.faults:
         yield Next(

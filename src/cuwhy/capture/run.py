@@ -131,6 +131,7 @@ def observe(
     history: str = DEFAULT_HISTORY,
     recorder: bool = True,
     control: Control | None = None,
+    extra: Mapping[str, str] | None = None,
 ) -> Observed:
     """Run ``command`` to its end and collect what it left.
 
@@ -141,6 +142,7 @@ def observe(
         recorder: False leaves out the launch recorder.
         control: what the recorder does to chosen launches.
         history: what PyTorch's allocator records, one of :data:`cuwhy.capture.hook.HISTORIES`.
+        extra: further variables of the program's environment.
 
     Raises:
         NotStarted: it could not be started.
@@ -150,7 +152,7 @@ def observe(
         raise ToolMissing("`cuwhy run` works on Linux only", hint="record there, diagnose here")
     folder = new_folder()
     try:
-        return _Run(tuple(command), folder, hang_after, history, recorder, control).go()
+        return _Run(tuple(command), folder, hang_after, history, recorder, control, extra or {}).go()
     except BaseException:
         import shutil
 
@@ -185,10 +187,12 @@ class _Run:
         history: str,
         recorder: bool,
         control: Control | None,
+        extra: Mapping[str, str],
     ) -> None:
         self.hang_after = hang_after
         self.history = history
         self.recorder, self.control = recorder, control
+        self.extra = extra
         self.seen = Observed(command, folder)
         self.mark = folder.name
         self.began = time.time()
@@ -232,6 +236,7 @@ class _Run:
         self.seen.notes += settings.notes
         environment |= settings.environment
         environment[MARK] = self.mark
+        environment |= self.extra
         if self.recorder:
             recorder = prepare(self.seen.folder, environment, self.control, self.seen.command)
             environment |= recorder.environment

@@ -43,6 +43,7 @@ KINDS = (
     "source",
     "reruns",
     "tensors",
+    "numerics",
     "other",
 )
 

@@ -28,6 +28,7 @@ from cuwhy.model.facts import (
     TensorFact,
     Wait,
 )
+from cuwhy.model.numerics import NumericEvent, NumericTrace
 from cuwhy.model.place import Frame
 
 
@@ -52,6 +53,8 @@ class Evidence:
     allocations: list[DriverAllocation] = field(default_factory=list)
     tensors: list[TensorFact] = field(default_factory=list)
     blocks: list[BlockFact] = field(default_factory=list)
+    numerics: list[NumericEvent] = field(default_factory=list)
+    numeric_traces: list[NumericTrace] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> Evidence:
@@ -75,6 +78,8 @@ class Evidence:
             DriverAllocation: evidence.allocations,
             TensorFact: evidence.tensors,
             BlockFact: evidence.blocks,
+            NumericEvent: evidence.numerics,
+            NumericTrace: evidence.numeric_traces,
         }
         for fact in facts:
             lists[type(fact)].append(fact)

@@ -18,7 +18,19 @@ exit codes:
 
 def _parser() -> argparse.ArgumentParser:
     from cuwhy import __version__
-    from cuwhy.cli import case, causes, diagnose, doctor, launch_check, poke, profile, registers, resume, run
+    from cuwhy.cli import (
+        case,
+        causes,
+        diagnose,
+        doctor,
+        launch_check,
+        numerics,
+        poke,
+        profile,
+        registers,
+        resume,
+        run,
+    )
 
     parser = argparse.ArgumentParser(
         prog="cuwhy",
@@ -33,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_parser(verbs)
     causes.add_parsers(verbs)
     case.add_parser(verbs)
+    numerics.add_parser(verbs)
     launch_check.add_parser(verbs)
     registers.add_parser(verbs)
     profile.add_parser(verbs)

@@ -81,7 +81,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     argparse treats ``--`` differently from one Python version to the next, and would
     take it out of the program's own arguments.
     """
-    if argv and argv[0] in ("run", "resume", "profile") and "--" in argv:
+    if argv and argv[0] in ("run", "resume", "profile", "numerics") and "--" in argv:
         at = list(argv).index("--")
         return list(argv[:at]), list(argv[at + 1 :])
     return list(argv), []
@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
         what = safe(f"{type(error).__name__}: {error}", 300)
         _say(seen, [f"internal error ({what}); the evidence is in {seen.folder}"])
     if code < 0:
-        _die_by(-code)
+        die_by(-code)
     return code
 
 
@@ -246,7 +246,7 @@ def _say(seen: Observed, lines: list[str], text: str = "") -> None:
     say(lines, text, open_line=seen.open_line)
 
 
-def _die_by(number: int) -> None:
+def die_by(number: int) -> None:
     """End by the signal that ended the program, so that whoever started us sees the same."""
     import os
     import signal

@@ -5,23 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from cuwhy.model.numerics import NumericEvent, NumericTrace
+from cuwhy.model.origin import Origin as Origin
 from cuwhy.model.place import Frame, Place
 
 #: (x, y, z), as in ``threadIdx`` and ``gridDim``.
 Dim3 = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a fact was read.
-
-    Attributes:
-        artefact: name of the artefact inside the case, or the file's name.
-        where: the spot inside it (section, record, line number).
-    """
-
-    artefact: str
-    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -755,4 +744,6 @@ Fact = (
     | DriverAllocation
     | TensorFact
     | BlockFact
+    | NumericEvent
+    | NumericTrace
 )

@@ -12,7 +12,7 @@ def recognize(data: bytes | memoryview) -> str:
     """Return the kind of an artefact.
 
     One of "coredump", "sanitizer-xml", "sanitizer-text", "case", "ncu-report",
-    "launchlog", "launchlog-raw", "sass", "reruns", "tensors", "log" (any other text), "pickle" or "binary".
+    "launchlog", "launchlog-raw", "sass", "reruns", "tensors", "numerics", "log" (any other text), "pickle" or "binary".
     """
     head = bytes(memoryview(data)[:HEAD_BYTES])
     if looks_like_coredump(head):
@@ -27,6 +27,7 @@ def recognize(data: bytes | memoryview) -> str:
         return "launchlog"
     if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
         return "pickle"
+    from cuwhy.read.numerics import looks_like_numerics
     from cuwhy.read.reruns import looks_like_reruns
     from cuwhy.read.sanitizer import looks_like_sanitizer_text, looks_like_sanitizer_xml
     from cuwhy.read.tensors import looks_like_tensors
@@ -39,6 +40,8 @@ def recognize(data: bytes | memoryview) -> str:
         return "sass"
     if looks_like_reruns(head):
         return "reruns"
+    if looks_like_numerics(head):
+        return "numerics"
     if looks_like_tensors(head):
         return "tensors"
     return "sanitizer-text" if looks_like_sanitizer_text(head) else "log"

@@ -23,6 +23,7 @@ from cuwhy.model.facts import (
     Threads,
     Wait,
 )
+from cuwhy.model.numerics import NumericEvent, NumericTrace
 from cuwhy.model.place import Place
 from cuwhy.report.escape import safe
 
@@ -32,7 +33,7 @@ _NAME_LIMIT = 160
 #: Longest command that is printed on a line of its own, whatever the width.
 _COMMAND = 400
 #: Values that the short screen shows too.
-_SHOWN = ("memory", "tensor")
+_SHOWN = ("memory", "tensor", "module", "op", "input", "output", "float64")
 
 
 class _Page:
@@ -246,6 +247,8 @@ def _clean(diagnosis: Diagnosis) -> list[str]:
     for fact in diagnosis.facts:
         if isinstance(fact, SanitizerSummary):
             lines.append(f"{fact.tool} ran to its end with {fact.errors} errors")
+        elif isinstance(fact, NumericTrace) and not fact.events:
+            lines.append(f"no operation of {fact.operations:,} made an Inf or NaN out of none")
         elif isinstance(fact, CleanExit):
             lines.append(f"the program's output ends well: {fact.text}")
     return lines[:4]
@@ -284,6 +287,10 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
             settings = " and ".join(setting.text for setting in fact.settings) or "as it is"
             outcome = {True: "passed", False: "failed", None: "undecided"}[fact.passed]
             text = f"run {settings}: {outcome} ({fact.judged}), {fact.seconds:.1f} s"
+        elif isinstance(fact, NumericTrace):
+            text = f"{fact.operations:,} operations of process {fact.process} watched on {' and '.join(fact.devices) or 'no device'}"
+        elif isinstance(fact, NumericEvent):
+            text = f"{fact.kind} at operation {fact.operation.number:,}, `{fact.operation.name}`"
         elif isinstance(fact, DriverAllocation):
             text = f"allocation of {fact.size:,} bytes at {fact.address:#x}"
         if text:

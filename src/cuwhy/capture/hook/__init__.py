@@ -24,6 +24,8 @@ STACKS = signal.SIGRTMIN + 10 if hasattr(signal, "SIGRTMIN") else 0
 _VARIABLE = "CUWHY_HOOK"
 #: Set to 1 it has fresh PyTorch memory filled with NaN (``inject/cuwhy_fill.py``).
 FILL = "CUWHY_FILL_NAN"
+#: Has every PyTorch operation watched (``inject/cuwhy_numerics.py``): "detail", or "detail,poison".
+NUMERICS = "CUWHY_NUMERICS"
 _MAX_FILES = 64
 #: The interpreter's options that keep it from reading PYTHONPATH or from looking for sitecustomize.
 _DEAF_OPTIONS = frozenset("IES")
@@ -77,10 +79,19 @@ def deaf_option(command: Sequence[str]) -> str:
     return ""
 
 
+def numeric_files(folder: Path) -> list[Path]:
+    """Return the numeric traces that the hook wrote, earliest first."""
+    return [path for path, _ in _written(folder, "numerics")]
+
+
 def tensor_files(folder: Path) -> list[tuple[Path, int]]:
     """Return what the hook wrote at CUDA errors, earliest first, with the process id."""
+    return _written(folder, "tensors")
+
+
+def _written(folder: Path, stem: str) -> list[tuple[Path, int]]:
     found = []
-    for path in list(folder.glob("tensors.*.json"))[:_MAX_FILES]:
+    for path in list(folder.glob(f"{stem}.*.json"))[:_MAX_FILES]:
         number = path.name.split(".")[1]
         if number.isdigit() and path.is_file() and not path.is_symlink():
             found.append((path.stat().st_mtime_ns, path, int(number)))

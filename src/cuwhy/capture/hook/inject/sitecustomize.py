@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = "CUWHY_HOOK"
 _FILL = "CUWHY_FILL_NAN"
+_NUMERICS = "CUWHY_NUMERICS"
 
 
 def _leave_path(folder: str) -> None:
@@ -116,6 +117,11 @@ class _Waiter:
         if os.environ.get(_FILL) == "1":
             try:
                 self.load("cuwhy_fill").arm(torch)
+            except Exception:
+                pass
+        if os.environ.get(_NUMERICS):
+            try:
+                self.load("cuwhy_numerics").arm(torch, self.target, os.environ[_NUMERICS])
             except Exception:
                 pass
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.numeric_events import event_rows, where
 from cuwhy.model.cuda import describe_error
 from cuwhy.model.diagnosis import Cause, Finding, Severity
 
@@ -42,6 +43,17 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             f"the program reports {said}; its output alone does not say which kernel or why",
             host=evidence.host_line(),
             facts=(error,),
+        )
+    elif event := next((e for e in evidence.numerics if e.kind != "uninitialized"), None):
+        what = {"inf": "makes Inf out of finite inputs", "nan": "makes NaN out of none"}.get(
+            event.kind, "reads a NaN that no operation was seen to make"
+        )
+        yield Finding(
+            CAUSE,
+            f"{where(event.operation)} {what}; the evidence does not say why",
+            host=event.operation.line,
+            details=event_rows(event),
+            facts=(event,),
         )
     elif evidence.reruns:
         pattern = evidence.rerun_pattern()
