@@ -34,6 +34,8 @@ HEADINGS = (
 WIDTH = 100
 #: Causes whose repaired program has not been recorded yet.
 UNTWINNED = {"launch/no-kernel-image"}
+#: Causes of which no program has been recorded yet; their rules are tested on facts made by hand.
+UNRECORDED = {"memory/use-after-free"}
 
 
 def script(name: str) -> ModuleType:
@@ -134,7 +136,7 @@ def test_the_readme_names_no_place_of_a_workshop(entry: Entry) -> None:
 
 
 def test_every_cause_has_a_bad_and_an_ok_case(entry: Entry) -> None:
-    if entry.cause.name.startswith(UNKNOWN):
+    if entry.cause.name.startswith(UNKNOWN) or entry.cause.name in UNRECORDED:
         assert not (CORPUS / entry.cause.name).exists()
     else:
         missing = [f"{entry.cause.name} has no ok_ case"] if entry.cause.name in UNTWINNED else []
@@ -370,7 +372,7 @@ def listing(tree: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize(
-    "name", ["memory/some-new-fault", "memory/use-after-free", "access-pattern/bank-conflict"]
+    "name", ["memory/some-new-fault", "memory/double-free", "access-pattern/bank-conflict"]
 )
 def test_a_new_cause_is_complete_but_for_its_todos(tree: Path, name: str) -> None:
     before = listing(tree)

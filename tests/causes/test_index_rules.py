@@ -102,7 +102,8 @@ def report(address: int, size: int, width: int = 4, **more: object) -> Sanitizer
         "allocation": Allocation(POINTER, size, 1, "after"), "threads": ONE,
     }  # fmt: skip
     text = f"Invalid __global__ read of size {width} bytes"
-    return SanitizerFault("memcheck", "out-of-bounds", text, address=address, **{**given, **more})  # type: ignore[arg-type]
+    kind = str(more.pop("kind", "out-of-bounds"))
+    return SanitizerFault("memcheck", kind, text, address=address, **{**given, **more})  # type: ignore[arg-type]
 
 
 def test_memcheck_alone_tells_a_wrap_by_the_allocation() -> None:
@@ -171,3 +172,44 @@ def test_what_counting_may_explain_is_left_to_the_general_cause(
     one: SanitizerFault, record: LaunchRecord | None
 ) -> None:
     assert names(one, *([record] if record is not None else [])) == [GENERAL]
+
+
+# -- freed memory ----------------------------------------------------------------------
+
+
+def test_memory_that_was_freed_before_the_launch() -> None:
+    one = fault(5)
+    record = replace(RECORD, number=3, microseconds=500)
+    freed = DriverAllocation(POINTER, 4096, frames=(Frame("make", "/app/k.cu", 20),), freed=400)
+    (finding,) = conclude([one, record, freed]).findings
+    assert finding.cause.name == "memory/use-after-free"
+    assert any("made at k.cu:20 in make" in reason for reason in finding.why)
+
+
+@pytest.mark.parametrize(
+    ("record", "block"),
+    [
+        # Freed on the way out, after the error.
+        (replace(RECORD, number=3, microseconds=500), DriverAllocation(POINTER, 4096, freed=600)),
+        (replace(RECORD, number=3, microseconds=500), DriverAllocation(POINTER, 4096)),
+        # The address lies outside of what was freed.
+        (replace(RECORD, number=3, microseconds=500), DriverAllocation(POINTER, 16, freed=400)),
+        # Another launch, or one that a graph replays later.
+        (replace(RECORD, number=2, microseconds=500), DriverAllocation(POINTER, 4096, freed=400)),
+        (replace(RECORD, number=3, microseconds=500, flags=("captured",)), DriverAllocation(POINTER, 4096, freed=400)),
+        (replace(RECORD, number=3, microseconds=500), DriverAllocation(POINTER, 4096, freed=400, process=7)),
+    ],
+)  # fmt: skip
+def test_what_does_not_prove_a_use_after_free(record: LaunchRecord, block: DriverAllocation) -> None:
+    assert names(fault(5), record, block) == [GENERAL]
+
+
+def test_memory_that_was_handed_out_again_is_in_use() -> None:
+    record = replace(RECORD, number=3, microseconds=500)
+    again = DriverAllocation(POINTER, 4096, microseconds=450)
+    assert names(fault(5), record, DriverAllocation(POINTER, 4096, freed=400), again) == [GENERAL]
+
+
+def test_memchecks_own_word_for_it() -> None:
+    kinds = [report(POINTER, 4096, kind="use-after-free")]
+    assert names(*kinds) == ["memory/use-after-free"]

@@ -124,6 +124,14 @@ def test_a_refusal_beside_another_failure_or_a_clean_end_is_latent() -> None:
     ]
 
 
+def test_a_library_that_tries_and_falls_back_is_latent() -> None:
+    frames = (Frame("autotune", "/usr/lib/python3/site-packages/torch/_inductor/x.py", 40),)
+    one = refused(replace(RECORD, block=(2048, 1, 1), frames=frames))
+    assert only(one)[2] is Role.LATENT
+    found = conclude([one, ErrorReport(9, "", "CUDA error: invalid configuration argument")]).findings
+    assert [(f.cause.name, f.role) for f in found] == [("launch/launch-refused", Role.PRIMARY)]
+
+
 @pytest.mark.parametrize("code", [9, 701, 720, 912])
 def test_a_code_alone_tells_what_but_not_which(code: int) -> None:
     finding = conclude([ErrorReport(code, "", f"CUDA error {code}")]).findings[0]

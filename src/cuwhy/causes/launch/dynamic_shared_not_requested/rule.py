@@ -9,8 +9,8 @@ from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.memory.shared_out_of_bounds.rule import (
     EXCEPTIONS,
     OPCODES,
-    RESERVED,
     has_no_array,
+    reserved_bytes,
 )
 from cuwhy.locate.recorded import record_of
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
@@ -36,7 +36,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         if fault.exception not in EXCEPTIONS or fault.opcode not in OPCODES or launch is None:
             continue
         # A static array counts into the block's share; without any, and without a byte asked for, there is nothing.
-        if has_no_array(fault):
+        if has_no_array(evidence, fault):
             yield _finding(evidence, fault, record_of(launch, evidence.records))
 
 
@@ -47,8 +47,8 @@ def _finding(evidence: Evidence, fault: Fault, record: LaunchRecord | None) -> F
     sentence = f"`{launch.short}` {words.verb(fault.access)} {width}dynamic shared memory; the launch asks for 0 bytes of it"
     rows = [("requested", "0 bytes of dynamic shared memory")]
     least = 0
-    if address is not None and address.high >= RESERVED:
-        least = address.high - RESERVED + max(address.width, 1)
+    if address is not None and address.high >= reserved_bytes(evidence):
+        least = address.high - reserved_bytes(evidence) + max(address.width, 1)
         rows.append(("needed", f"at least {words.amount(least)}, by the largest offset that was seen"))
         sentence += f", and uses at least {words.amount(least)}"
     why = [

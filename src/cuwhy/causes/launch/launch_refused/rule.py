@@ -92,7 +92,10 @@ def _from_records(evidence: Evidence, group: list[RefusedLaunch]) -> Finding:
     details += [("limit", f"{p.limit:,}") for p in problems if p.limit is not None]
     details += _known(refused)
     fixes = [Fix(p.fix) for p in problems if p.fix]
-    elsewhere = _something_else(evidence) or bool(evidence.clean)
+    host = place.user if place is not None else None
+    # A library may try and fall back, and says nothing of it.
+    tried = host is not None and host.is_library and not evidence.errors
+    elsewhere = tried or _something_else(evidence) or bool(evidence.clean)
     return Finding(
         CAUSE,
         sentence,
@@ -100,11 +103,11 @@ def _from_records(evidence: Evidence, group: list[RefusedLaunch]) -> Finding:
         place=place,
         launch=kernel,
         kernel=kernel.short,
-        host=place.user if place is not None else evidence.host_line(),
+        host=host or evidence.host_line(),
         details=tuple(details),
         fixes=(*fixes, _CHECKED),
         facts=tuple(group),
-        # A library may try and fall back; with a failure of another kind the refusal is a second matter.
+        # With a failure of another kind the refusal is a second matter.
         role=Role.LATENT if elsewhere else Role.PRIMARY,
         weight=92 if problems else 70,
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.freed import freed_before
 from cuwhy.causes.indexing import explain, explained
 from cuwhy.causes.memory.shared_out_of_bounds.rule import OPCODES as SHARED_OPCODES
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
@@ -32,7 +33,7 @@ _FIXES = (
 
 def match(evidence: Evidence) -> Iterator[Finding]:
     """Match illegal-address exceptions on global accesses, and memcheck's reports of them."""
-    faults = [f for f in evidence.faults if _fits(f) and explain(evidence, f) is None]
+    faults = [f for f in evidence.faults if _fits(f) and not _named_otherwise(evidence, f)]
     reports = [
         r
         for r in evidence.reports_of("out-of-bounds", space="global")
@@ -47,6 +48,11 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     for report in reports:
         # Beside a dump of another kernel it is another fault, of another run.
         yield replace(_from_report(evidence, report), role=Role.LATENT if faults else Role.PRIMARY)
+
+
+def _named_otherwise(evidence: Evidence, fault: Fault) -> bool:
+    """The index says why it is wrong, or the memory was gone."""
+    return explain(evidence, fault) is not None or freed_before(evidence, fault) is not None
 
 
 def _explained_otherwise(evidence: Evidence, report: SanitizerFault) -> bool:

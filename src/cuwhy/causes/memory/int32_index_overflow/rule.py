@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cuwhy.causes import build, words
 from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.indexing import Wrapped, explain, explained, same_line
-from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
+from cuwhy.model.diagnosis import Cause, Finding, Fix, Role, Severity
 from cuwhy.model.facts import Fault, Launch
 
 CAUSE = Cause(
@@ -34,11 +34,10 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         if isinstance(found, Wrapped) and fault.launch is not None and fault.launch.kernel not in kernels:
             kernels.add(fault.launch.kernel)
             yield _from_dump(evidence, fault, found)
-    if kernels:
-        return
+    dumped = {fault.launch.short for fault in evidence.faults if fault.launch is not None}
     for report in evidence.reports_of("out-of-bounds", space="global"):
         found = explain(evidence, report)
-        if isinstance(found, Wrapped):
+        if isinstance(found, Wrapped) and report.short not in dumped:
             yield build.from_report(
                 evidence,
                 CAUSE,
@@ -47,6 +46,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
                 *_reasons(found),
                 details=(*words.report_rows(report), *_rows(found, None)),
                 fixes=_FIXES,
+                role=Role.LATENT if dumped else Role.PRIMARY,
                 weight=84,
             )
 

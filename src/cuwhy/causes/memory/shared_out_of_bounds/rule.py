@@ -34,7 +34,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
     for fault in evidence.faults:
         if fault.exception in EXCEPTIONS and fault.opcode in OPCODES:
             seen.append(fault.launch.short if fault.launch is not None else "")
-            if has_no_array(fault):
+            if has_no_array(evidence, fault):
                 # Not an index that is too large: launch/dynamic-shared-not-requested.
                 continue
             yield _from_dump(evidence, fault)
@@ -55,12 +55,12 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def has_no_array(fault: Fault) -> bool:
+def has_no_array(evidence: Evidence, fault: Fault) -> bool:
     """True when the block has no shared memory of its own, neither declared nor asked for at the launch."""
-    return fault.launch is not None and fault.launch.shared_bytes in (0, RESERVED)
+    return fault.launch is not None and fault.launch.shared_bytes in (0, reserved_bytes(evidence))
 
 
-def _reserved(evidence: Evidence) -> int:
+def reserved_bytes(evidence: Evidence) -> int:
     """Bytes that the driver keeps for itself at the start of a block's shared memory."""
     chip = architecture_of(evidence.machines[0].architecture) if evidence.machines else None
     return chip.reserved_shared if chip is not None else RESERVED
@@ -75,7 +75,7 @@ def _from_dump(evidence: Evidence, fault: Fault) -> Finding:
         f"the instruction is {fault.opcode}, a legal access to shared memory",
     ]
     rows = []
-    reserved = _reserved(evidence)
+    reserved = reserved_bytes(evidence)
     own = max(0, size - reserved)
     if address is not None:
         offset = address.value - reserved
