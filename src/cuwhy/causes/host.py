@@ -39,16 +39,18 @@ def launch_of(record: LaunchRecord) -> Launch:
     )
 
 
-def host_line(record: LaunchRecord) -> Frame | None:
+def host_line(record: LaunchRecord | None) -> Frame | None:
     """Return the innermost line of the user's own that launched it, None when no frame has one."""
+    if record is None:
+        return None
     frame = host_frame(record, launch_of(record) if record.kernel else None)
     return frame if frame is not None and frame.line is not None else None
 
 
-def host_place(record: LaunchRecord) -> Place | None:
+def host_place(record: LaunchRecord | None) -> Place | None:
     """Return the host lines of a launch, from the user's own outwards; None when no frame has a line."""
     first = host_line(record)
-    if first is None:
+    if record is None or first is None:
         return None
     behind = record.frames[record.frames.index(first) :]
     frames = tuple(f for f in behind if f.file is not None and f.line is not None and not f.is_library)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.host import host_line
 from cuwhy.causes.reruns import OrderedPair, RerunPattern
 from cuwhy.locate.demangle import demangle
-from cuwhy.locate.recorded import handed_out_again, host_frame
+from cuwhy.locate.recorded import handed_out_again
 from cuwhy.model.facts import DriverAllocation, Fact, LaunchRecord
-from cuwhy.model.place import Frame, Place
 
 #: Handles of default streams: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD in cuda.h; 0 is either, by the entry point.
 _LEGACY, _PER_THREAD = 1, 2
@@ -118,21 +118,6 @@ def unordered(evidence: Evidence) -> Unordered | None:
     if later is None:
         return None
     return Unordered(pattern, pair, evidence.recorded(pair.earlier), later)
-
-
-def host_place(record: LaunchRecord | None) -> Place | None:
-    """The host lines of a launch as a place, None when no frame has one."""
-    line = host_line(record)
-    if record is None or line is None:
-        return None
-    frames = record.frames[record.frames.index(line) :]
-    return Place(record.kernel, frames=tuple(f for f in frames if f.line is not None), name=short(record))
-
-
-def host_line(record: LaunchRecord | None) -> Frame | None:
-    """The innermost line of the user's that launched it."""
-    frame = host_frame(record) if record is not None else None
-    return frame if frame is not None and frame.line is not None else None
 
 
 def short(record: LaunchRecord) -> str:

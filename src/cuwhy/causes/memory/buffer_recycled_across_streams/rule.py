@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cuwhy.causes import ordering
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.host import host_line, host_place
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 from cuwhy.model.facts import DriverAllocation, LaunchRecord
 
@@ -54,10 +55,10 @@ def _finding(
             f"after the launch of `{ordering.short(earlier)}` {old.size:,} bytes at {old.address:#x} were freed{where} "
             "and the same addresses allocated again; a free waits for its own stream only",
         ),
-        place=ordering.host_place(later),
-        other=ordering.host_place(earlier),
+        place=host_place(later),
+        other=host_place(earlier),
         kernel=ordering.short(later),
-        host=freed or ordering.host_line(later),
+        host=freed or host_line(later),
         fixes=_FIXES,
         facts=(earlier, later, old),
         weight=weight,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cuwhy.causes import ordering
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.host import host_line, host_place
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 
 CAUSE = Cause(
@@ -45,10 +46,10 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             "a copy or memset issued between the two in another stream would give the same pattern; launch logs hold "
             "none, so look at the host lines between them",
         ),
-        place=ordering.host_place(later),
-        other=ordering.host_place(earlier),
+        place=host_place(later),
+        other=host_place(earlier),
         kernel=ordering.short(later),
-        host=ordering.host_line(later),
+        host=host_line(later),
         fixes=_FIXES,
         facts=found.facts,
         weight=66,

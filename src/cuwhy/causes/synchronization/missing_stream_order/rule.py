@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cuwhy.causes import ordering
 from cuwhy.causes.evidence import Evidence
+from cuwhy.causes.host import host_line, host_place
 from cuwhy.model.diagnosis import Cause, Finding, Fix, Severity
 
 CAUSE = Cause(
@@ -58,10 +59,10 @@ def match(evidence: Evidence) -> Iterator[Finding]:
         CAUSE,
         f"{ordering.described(later)} needs what {ordering.described(earlier)} writes, and nothing makes it wait",
         why=tuple(why),
-        place=ordering.host_place(later),
-        other=ordering.host_place(earlier),
+        place=host_place(later),
+        other=host_place(earlier),
         kernel=ordering.short(later),
-        host=ordering.host_line(later),
+        host=host_line(later),
         fixes=fixes,
         facts=found.facts,
         weight=70,
