@@ -208,6 +208,35 @@ class Flow:
         """Return the positions from which control may come to ``position``."""
         return tuple(self._before[position])
 
+    def after(self, position: int) -> tuple[int, ...]:
+        """Return the positions that control may go to from ``position``."""
+        return self._next[position]
+
+    def reads(self, position: int) -> frozenset[str]:
+        """Return the registers and predicates that an instruction may read, too many rather than too few.
+
+        An operand that is also the result counts as read only where it stands a second time.
+        """
+        instruction = self.listing.instructions[position]
+        results = self.writes[position]
+        found = {instruction.predicate} if instruction.predicate else set()
+        wide = "WIDE" in instruction.modifiers
+        register_result = False
+        leading = True
+        for place, operand in enumerate(instruction.operands):
+            is_predicate = operand == "PT" or PREDICATE.match(operand) is not None
+            # Results stand first: predicates, and one register, which may be a source as well later on.
+            leading = leading and (operand in ("PT", "UPT") or operand in results or operand in ("RZ", "URZ"))
+            if leading and (is_predicate or not register_result):
+                register_result = register_result or not is_predicate
+                if operand in results:
+                    continue
+            for name in re.findall(r"\bU?(?:R|P)\d+\b", operand):
+                found.add(name)
+                if name.lstrip("U").startswith("R") and (".64" in operand or wide or place == 0):
+                    found.add(next_register(name))
+        return frozenset(name for name in found if not name.endswith("PT"))
+
     def run_start(self, position: int) -> int:
         """Return the first position from which control can only have fallen through to ``position``."""
         return self._run[position] if position < len(self._run) else position

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cuwhy.locate.evaluate import Evaluator, Thread
 from cuwhy.locate.faults import thread_state
-from cuwhy.locate.flow import Flow
+from cuwhy.locate.flow import PREDICATE, Flow
 from cuwhy.locate.launches import argument_finder, pointer_words
 from cuwhy.locate.places import CodeMap, previous
 from cuwhy.locate.sass import INSTRUCTION_BYTES, Instruction, access_of
@@ -121,9 +121,9 @@ def _deferred_barrier(pc: int, grid: Grid, code: CodeMap) -> int | None:
     """Address of the barrier that the warp at ``pc`` has issued and not passed, None when there is none.
 
     ``BAR.SYNC.DEFER_BLOCKING`` lets a warp run on over arithmetic; it stops at the next
-    instruction that touches memory (seen on sm_90: two to four instructions behind).  That the
-    code between can also be reached by a jump is no objection: a warp that is not held there
-    would hardly be met there.
+    instruction that touches memory (seen on sm_90: two to four instructions behind).  Where
+    control can come to ``pc`` without a barrier on the way, a warp that stands there may have
+    passed it long ago (a loop right behind it): then nothing is said.
     """
     flow, found = code.flow(pc, grid.module), code.find(pc, grid.module)
     if flow is None or found is None:
@@ -133,13 +133,35 @@ def _deferred_barrier(pc: int, grid: Grid, code: CodeMap) -> int | None:
     for back in range(position - 1, max(-1, position - 1 - _RUN_AHEAD), -1):
         instruction = instructions[back]
         if instruction.base == "BAR":
-            return None if "ARV" in instruction.modifiers else found[1].address + instruction.offset
+            if "ARV" in instruction.modifiers or not _only_behind_barriers(flow, position):
+                return None
+            return found[1].address + instruction.offset
         if instruction.target is not None or instruction.base in ("EXIT", "RET", "BRX", "MEMBAR", "WARPSYNC"):
             return None
         access = access_of(instruction)
         if access is not None and access.space != "constant":
             return None
     return None
+
+
+def _only_behind_barriers(flow: Flow, position: int) -> bool:
+    """True when every way to ``position``, also from itself, leads over a barrier of the block."""
+    waiting: list[int] = [position]
+    seen: set[int] = set()
+    while waiting:
+        here = waiting.pop()
+        if here == 0:
+            return False
+        for before in flow.before(here):
+            instruction = flow.listing.instructions[before] if before >= 0 else None
+            if instruction is None or before == position:
+                return False
+            # The way around a divergent warp: one thread makes the barrier for all, the others go on behind it.
+            collective = instruction.base == "WARPSYNC" and "COLLECTIVE" in instruction.modifiers
+            if before not in seen and instruction.base != "BAR" and not collective:
+                seen.add(before)
+                waiting.append(before)
+    return True
 
 
 def _pc(spot: Group) -> int:
@@ -245,22 +267,106 @@ def _loop(flow: Flow, offset: int) -> range | None:
 
 
 def _polled(flow: Flow, span: range) -> Instruction | None:
-    """The load (or atomic) whose result the loop waits for, None when the loop does other work."""
-    polled: Instruction | None = None
-    for offset in span:
-        instruction = flow.listing.at(offset)
-        if instruction is None:
-            return None
+    """The load (or atomic) whose result alone decides when the loop ends, None when the loop does other work.
+
+    A loop over data has a load and an exit too, but its exit, or the address it loads from,
+    depends on something that each turn changes; a spin asks the same address again and again.
+    """
+    inside = range(flow.listing.index(span[0]), flow.listing.index(span[-1]) + 1)
+    if inside.start < 0 or inside.stop <= 0:
+        return None
+    wanted: list[tuple[str, int]] = []
+    for position in inside:
+        instruction = flow.listing.instructions[position]
         access = access_of(instruction)
-        if instruction.base == "SYNCS":
-            return instruction
-        if access is None or access.space == "constant":
-            continue
-        if access.kind in ("store", "reduction") and "STRONG" not in instruction.modifiers:
+        if (
+            access is not None
+            and access.kind in ("store", "reduction")
+            and "STRONG" not in instruction.modifiers
+        ):
             return None
-        if access.kind in ("load", "atomic") and polled is None:
-            polled = instruction
-    return polled
+        if any(after not in inside for after in flow.after(position)) or instruction.base == "EXIT":
+            wanted += [(name, position) for name in _conditions(instruction)]
+    return _same_value_asked(flow, inside, wanted)
+
+
+def _conditions(instruction: Instruction) -> list[str]:
+    """Predicates that decide whether a branch is taken: ``@P0 BRA``, ``BRA.U UP0``, ``BRA P1``."""
+    names = [instruction.predicate, *(operand.lstrip("!") for operand in instruction.operands)]
+    return [name for name in names if PREDICATE.match(name) and not name.endswith("PT")]
+
+
+def _same_value_asked(flow: Flow, inside: range, wanted: list[tuple[str, int]]) -> Instruction | None:
+    """The first load that values depend on, if no value depends on an earlier turn of the loop.
+
+    Args:
+        flow: the function.
+        inside: positions of the loop.
+        wanted: registers and predicates, each with the position that reads it.
+    """
+    needs: dict[int, set[int]] = {}
+    polled: set[int] = set()
+    first: set[int] = set()
+    seen: set[tuple[str, int]] = set()
+    waiting = [(name, position, -1) for name, position in wanted]
+    while waiting:
+        name, position, user = waiting.pop()
+        for where in flow.definitions(name, position):
+            if where == -2:
+                return None
+            if where not in inside:
+                continue
+            (needs.setdefault(user, set()) if user >= 0 else first).add(where)
+            instruction = flow.listing.instructions[where]
+            access = access_of(instruction)
+            if instruction.base in _CLOCKS and any(
+                "CLOCK" in o or "TIMER" in o for o in instruction.operands
+            ):
+                return None
+            if instruction.base == "SYNCS" or (access is not None and access.space != "constant"):
+                if access is not None and _changes_what_it_reads(instruction):
+                    return None
+                polled.add(where)
+            for source in flow.reads(where):
+                if (source, where) not in seen:
+                    seen.add((source, where))
+                    waiting.append((source, where, where))
+    if not polled or _has_cycle(needs, first):
+        return None
+    return flow.listing.instructions[min(polled)]
+
+
+_CLOCKS = frozenset({"CS2R", "S2R", "S2UR", "CS2UR"})
+
+
+def _changes_what_it_reads(instruction: Instruction) -> bool:
+    """True for an atomic that counts: each turn changes the value that it returns."""
+    if not {"ADD", "INC", "DEC"} & set(instruction.modifiers):
+        return False
+    # The operand is the last register; RZ adds nothing, as in atomicAdd(p, 0).
+    return instruction.operands[-1] != "RZ"
+
+
+def _has_cycle(needs: dict[int, set[int]], starts: set[int]) -> bool:
+    """True when an instruction needs its own result of the turn before."""
+    done: set[int] = set()
+    for start in starts:
+        path: list[tuple[int, list[int]]] = [(start, list(needs.get(start, ())))]
+        on_path = {start}
+        while path:
+            node, rest = path[-1]
+            if not rest:
+                path.pop()
+                on_path.discard(node)
+                done.add(node)
+                continue
+            after = rest.pop()
+            if after in on_path:
+                return True
+            if after not in done:
+                on_path.add(after)
+                path.append((after, list(needs.get(after, ()))))
+    return False
 
 
 def _polled_address(

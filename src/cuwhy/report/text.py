@@ -141,7 +141,10 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
         _place(page, diagnosis, "and", finding.other, verbose)
     _kernel(page, diagnosis, finding)
     if finding.threads is not None and finding.threads.count:
-        page.item("threads", _threads(finding.threads))
+        who = _threads(finding.threads)
+        if finding.launch is not None and not finding.launch.grid_certain:
+            who = who.replace("of every block", "of every block seen")
+        page.item("threads", who)
     if finding.host is not None:
         where = f" in {finding.host.function}" if finding.host.function else ""
         page.item("host", finding.host.short + where)

@@ -60,7 +60,7 @@ def _barrier(evidence: Evidence, number: int, waits: list[Wait]) -> Iterator[Fin
         sentence = f"barrier {number} expects {expected} threads, the block has {size}"
     elif arrived + elsewhere < expected:
         sentence = (
-            f"barrier {number} expects {expected} threads, {arrived} have arrived, {expected - arrived} are missing: "
+            f"barrier {number} expects {expected} threads, {arrived} wait there, {expected - arrived} are missing: "
             f"{gone} of the block's {size} threads have left the kernel"
         )
     elif any(w.kind is WaitKind.RUNNING for w in evidence.waits):
@@ -71,7 +71,7 @@ def _barrier(evidence: Evidence, number: int, waits: list[Wait]) -> Iterator[Fin
         sentence = f"barrier {number} is waited on with different counts: {text} threads"
     elif arrived < expected:
         sentence = (
-            f"barrier {number} expects {expected} threads, {arrived} have arrived, {expected - arrived} are missing: "
+            f"barrier {number} expects {expected} threads, {arrived} wait there, {expected - arrived} are missing: "
             f"{elsewhere} of the block's threads wait elsewhere"
         )
         if any(w.kind in (WaitKind.SPIN, WaitKind.GRID_BARRIER) for w in evidence.waits):

@@ -76,13 +76,16 @@ def _finding(evidence: Evidence, wait: Wait, more: list[Wait]) -> Finding:
             f"the kernel writes through the same pointer at {lines}, which no waiting thread can reach"
         )
     elif wait.address is not None and wait.address.base is not None:
-        why.append("no instruction of this kernel outside the loop writes through that pointer")
+        why.append(
+            "no store of this kernel outside the loop whose pointer could be told goes there (the host or another GPU "
+            "may write it: then it is they who do not)"
+        )
     if residency is not None and residency.finished_or_pending:
         room = any(residency.resident < m.sm_count for m in evidence.machines)
         why.append(
             f"{words.plural(residency.finished_or_pending, 'block')} of {residency.total:,} are not on the chip: "
             + (
-                "there is a free SM, so they have ended"
+                "fewer blocks than SMs are on the chip, so nothing keeps them off it: they have most likely ended"
                 if room
                 else "they have ended, or wait for room that the spinning blocks hold"
             )

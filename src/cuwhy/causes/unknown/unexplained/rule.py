@@ -9,6 +9,7 @@ from cuwhy.causes.evidence import Evidence
 from cuwhy.causes.numeric_events import event_rows, where
 from cuwhy.model.cuda import describe_error
 from cuwhy.model.diagnosis import Cause, Finding, Severity
+from cuwhy.model.facts import WaitKind
 
 CAUSE = Cause("unknown/unexplained", "something failed and this evidence does not say why", Severity.CRASH)
 
@@ -27,6 +28,8 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             why=(words.counts(fault.threads),) if fault.threads.count else (),
             facts=tuple(evidence.faults),
         )
+    elif any(wait.kind not in (WaitKind.RUNNING, WaitKind.MEMORY) for wait in evidence.waits):
+        yield _hang(evidence)
     elif evidence.reports:
         report = evidence.reports[0]
         yield build.from_report(
@@ -65,3 +68,22 @@ def match(evidence: Evidence) -> Iterator[Finding]:
                 why=pattern.sentences,
                 facts=tuple(evidence.reruns[:20]),
             )
+
+
+def _hang(evidence: Evidence) -> Finding:
+    """Threads that wait, without a rule that says for whom: each group, most threads first."""
+    waits = sorted(evidence.waits, key=lambda wait: -wait.threads.count)
+    first = next(w for w in waits if w.kind not in (WaitKind.RUNNING, WaitKind.MEMORY))
+    why = tuple(
+        f"{wait.kind.value} at {wait.place.short if wait.place is not None else '?'}: {words.counts(wait.threads)}"
+        for wait in waits[:8]
+    )
+    return build.from_wait(
+        evidence,
+        CAUSE,
+        first,
+        f"`{words.kernel_of(first)}`: {words.plural(first.threads.count, 'thread')} wait ({first.kind.value}); the dump "
+        "does not say for whom",
+        why=why,
+        facts=tuple(waits[:8]),
+    )
