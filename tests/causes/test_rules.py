@@ -238,3 +238,10 @@ def test_a_folder_of_sources_that_is_not_there_is_refused(tmp_path: Path) -> Non
     log.write_text("CUDA error: an illegal memory access was encountered\n")
     with pytest.raises(InputError, match="no folder with sources"):
         diagnose([log], sources=[tmp_path / "nowhere"])
+
+
+def test_waits_that_no_rule_explains_are_listed() -> None:
+    barrier = replace(WAIT, kind=WaitKind.CLUSTER_BARRIER, threads=replace(ONE, count=64))
+    (finding,) = conclude([barrier]).findings
+    assert finding.cause.name == "unknown/unexplained"
+    assert "64 threads wait (cluster barrier)" in finding.sentence

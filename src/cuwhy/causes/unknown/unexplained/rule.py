@@ -28,7 +28,10 @@ def match(evidence: Evidence) -> Iterator[Finding]:
             why=(words.counts(fault.threads),) if fault.threads.count else (),
             facts=tuple(evidence.faults),
         )
-    elif any(wait.kind not in (WaitKind.RUNNING, WaitKind.MEMORY) for wait in evidence.waits):
+    elif evidence.waits and not any(
+        wait.kind in (WaitKind.RUNNING, WaitKind.MEMORY) for wait in evidence.waits
+    ):
+        # While a thread runs, the others may wait for it rightly.
         yield _hang(evidence)
     elif evidence.reports:
         report = evidence.reports[0]
@@ -73,7 +76,7 @@ def match(evidence: Evidence) -> Iterator[Finding]:
 def _hang(evidence: Evidence) -> Finding:
     """Threads that wait, without a rule that says for whom: each group, most threads first."""
     waits = sorted(evidence.waits, key=lambda wait: -wait.threads.count)
-    first = next(w for w in waits if w.kind not in (WaitKind.RUNNING, WaitKind.MEMORY))
+    first = waits[0]
     why = tuple(
         f"{wait.kind.value} at {wait.place.short if wait.place is not None else '?'}: {words.counts(wait.threads)}"
         for wait in waits[:8]
