@@ -187,6 +187,13 @@ def test_counters_forbidden(place: Place) -> None:
     assert ended.out == b"result 42\n"
 
 
+def test_counters_forbidden_before_anything_is_known(place: Place) -> None:
+    ended = place.run(*python(PROGRAM), FAKE_NCU="denied")
+    assert ended.code == 1
+    assert len(place.calls()) == 1
+    assert "nsys (Nsight Systems) and, for Python, PyTorch's profiler can time kernels" in ended.err
+
+
 def test_the_programs_exit_code(place: Place) -> None:
     ended = place.run("--kernel", "rotate", *python("import sys; print('x'); sys.exit(3)"))
     assert ended.code == 3
