@@ -75,9 +75,15 @@ def judge(seen: Observed) -> Verdict:
         except InputError as error:
             if str(error) not in notes:
                 notes.append(str(error))
-    if not seen.dumps and (seen.code or seen.ended):
+    if not seen.dumps and (seen.code or seen.ended) and not _is_a_launch(diagnosis):
         notes += _without_dump(seen)
     return Verdict(diagnosis, tuple(notes))
+
+
+def _is_a_launch(diagnosis: Diagnosis | None) -> bool:
+    """True when a launch that never ran is the reason: then no core dump is missing."""
+    primary = diagnosis.primary if diagnosis is not None else None
+    return primary is not None and primary.cause.name.startswith("launch/")
 
 
 def _diagnose(files: list[Path], labels: Mapping[str, ProcessLabel]) -> Diagnosis:

@@ -65,6 +65,18 @@ def test_host_line_and_allocation(bench: Bench, tmp_path: Path, dump_named: Call
     assert (record["number"], record["kernel"], record["grid"]) == (7, "add_kernel", [64, 1, 1])
 
 
+def test_a_refused_launch_needs_no_core_dump(bench: Bench, tmp_path: Path) -> None:
+    program = f"{bench.folder / 'program'} proc tour; exit 3"
+    done = run(bench, tmp_path, "--budget", "0", "--", "sh", "-c", program)
+    assert done.returncode == 3, done.stderr
+    words = " ".join(done.stderr.split())
+    assert "launch/launch-refused" in words
+    assert "the launch of `mul` was refused: the block has 2,048 on axis x; the limit is 1,024" in words
+    assert f"host program.c:{line_of('/* REFUSED 1 */')} in " in words
+    assert "no failure" not in words
+    assert "core dump" not in words
+
+
 def test_no_recorder(bench: Bench, tmp_path: Path, dump_named: Callable[[str], Any]) -> None:
     dump = tmp_path / "dump"
     dump.write_bytes(dump_named("bad_starter_crash").data)
