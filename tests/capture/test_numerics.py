@@ -130,3 +130,58 @@ def test_masks_of_minus_inf_are_no_event() -> None:
             torch.randn(1, 1, 4, 8), torch.randn(1, 1, 4, 8), torch.randn(1, 1, 4, 8), is_causal=True
         )
     assert watch.diagnosis.findings == ()
+
+
+TRAINING = """
+    import torch
+    from torch import nn
+
+    class Norm(nn.Module):
+        def forward(self, x):
+            return x / x.pow(2).sum(-1, keepdim=True).sqrt()
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.GELU(), Norm(), nn.Linear(16, 1))
+    best = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(50):
+        x = torch.randn(8, 16)
+        if step == BAD_STEP:
+            with torch.no_grad():
+                model[0].weight.zero_()
+                model[0].bias.zero_()
+        loss = model(x).square().mean()
+        best.zero_grad()
+        loss.backward()
+        best.step()
+    print("loss", loss.item())
+    """
+
+
+def test_cheap_names_the_call_and_then_the_operation(tmp_path: Path) -> None:
+    done = run(tmp_path, TRAINING.replace("BAD_STEP", "37"), "--cheap", "--case", "out.cuwhy")
+    # The second run's output is not the program's.
+    assert (done.returncode, done.stdout) == (0, "loss nan\n")
+    assert "call 38 of the outermost module" in done.stderr
+    finding = diagnose(tmp_path / "out.cuwhy").primary
+    assert finding is not None
+    assert finding.cause.name == "numeric/division-by-zero"
+    assert finding.host is not None
+    assert finding.host.line == 7
+    assert dict(finding.details)["module"] == "Sequential.2"
+
+
+def test_cheap_changes_no_result_and_runs_once_when_all_is_finite(tmp_path: Path) -> None:
+    program = "open('runs', 'a').write('x')\n" + textwrap.dedent(TRAINING.replace("BAD_STEP", "-1"))
+    done = run(tmp_path, program, "--cheap")
+    plain = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == plain.stdout
+    assert (tmp_path / "runs").read_text() == "xx"
+    assert "all was finite" in done.stderr
+
+
+def test_cheap_without_modules_says_that_it_saw_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "import torch\ntorch.zeros(2) / torch.zeros(2)\n", "--cheap")
+    assert done.returncode == 0
+    assert "run it without" in done.stderr

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cuwhy.capture.probes.execute import Input
     from cuwhy.capture.run import Observed
 
 _DESCRIPTION = """\
@@ -13,7 +14,7 @@ Run a PyTorch program and say where the first Inf or NaN comes into being: the o
 (forward or backward) whose inputs are finite and whose output is not, its module and
 line, and the ranges before and after.
 
-Every operation is looked at, which slows the program down. The program's output and exit
+Every operation is looked at, which slows the program down; --cheap looks at modules first. The program's output and exit
 code are its own. See docs/numerics.md.
 """
 
@@ -36,6 +37,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         action="store_true",
         help="fill torch.empty and its kin with a NaN of their own: what reads memory never written shows",
     )
+    parser.add_argument(
+        "--cheap",
+        action="store_true",
+        help="look at the outputs of modules first, and run the program again for the operations around what is not finite",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="reasons, and the 20 operations before")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     parser.set_defaults(run=run)
@@ -54,11 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         refuse_existing(Path(arguments.case), overwrite=arguments.force)
     from cuwhy.capture.numerics import observe_numerics
+    from cuwhy.capture.probes.execute import Input
     from cuwhy.cli.run import die_by
 
-    seen = observe_numerics(arguments.command, poison=arguments.poison)
+    standard_input = Input.now()
+    seen = observe_numerics(arguments.command, poison=arguments.poison, cheap=arguments.cheap)
     try:
-        _afterwards(arguments, seen)
+        _afterwards(arguments, seen, _closer(arguments, seen, standard_input) if arguments.cheap else [])
     except Exception as error:
         # The program's exit code counts more than our own trouble.
         from cuwhy.cli.pursuing import say
@@ -74,7 +82,28 @@ def run(arguments: argparse.Namespace) -> int:
     return seen.code
 
 
-def _afterwards(arguments: argparse.Namespace, seen: Observed) -> None:
+def _closer(arguments: argparse.Namespace, seen: Observed, standard_input: Input) -> list[str]:
+    """After a cheap run: look closer where something was noticed; returns sentences on what cannot be said."""
+    from cuwhy.capture.numerics import look_closer, notices, traces
+
+    found = notices(seen)
+    first = min((n for n in found if n.call > 0), key=lambda n: n.call, default=None)
+    if first is None:
+        calls = sum(n.calls for n in found)
+        if calls:
+            return [f"all was finite that {calls:,} calls of modules made, and their gradients"]
+        return ["no module ran, and --cheap looks at nothing else: run it without"]
+    where = f"call {first.call:,} of the outermost module" + (
+        ", in its backward pass" * (first.phase == "backward")
+    )
+    look_closer(seen, first, standard_input, poison=arguments.poison)
+    lines = [f"not finite in {where}; run again with its operations watched"]
+    if not traces(seen):
+        lines.append("the second run did not get so far: run it without --cheap")
+    return lines
+
+
+def _afterwards(arguments: argparse.Namespace, seen: Observed, lines: list[str]) -> None:
     from pathlib import Path
 
     from cuwhy.capture.keep import default_targets, keep
@@ -83,14 +112,13 @@ def _afterwards(arguments: argparse.Namespace, seen: Observed) -> None:
     from cuwhy.diagnosing import diagnose
 
     found = traces(seen)
-    lines: list[str] = []
     text = ""
     named = False
     if found:
         diagnosis = diagnose([seen.folder / name for name in found], sources=["."])
         named = bool(diagnosis.findings)
         text = rendered(diagnosis, verbose=arguments.verbose)
-    else:
+    elif not lines:
         lines.append("no Python of the program has imported torch: nothing was watched")
         lines += seen.notes
     if named or arguments.case:

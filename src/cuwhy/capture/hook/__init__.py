@@ -24,7 +24,7 @@ STACKS = signal.SIGRTMIN + 10 if hasattr(signal, "SIGRTMIN") else 0
 _VARIABLE = "CUWHY_HOOK"
 #: Set to 1 it has fresh PyTorch memory filled with NaN (``inject/cuwhy_fill.py``).
 FILL = "CUWHY_FILL_NAN"
-#: Has every PyTorch operation watched (``inject/cuwhy_numerics.py``): "detail", or "detail,poison".
+#: Has every PyTorch operation watched (``inject/cuwhy_numerics.py``): "cheap", or "detail" and more.
 NUMERICS = "CUWHY_NUMERICS"
 _MAX_FILES = 64
 #: The interpreter's options that keep it from reading PYTHONPATH or from looking for sitecustomize.
@@ -82,6 +82,11 @@ def deaf_option(command: Sequence[str]) -> str:
 def numeric_files(folder: Path) -> list[Path]:
     """Return the numeric traces that the hook wrote, earliest first."""
     return [path for path, _ in _written(folder, "numerics")]
+
+
+def notice_files(folder: Path) -> list[Path]:
+    """Return what a cheap look at the modules of each process gave, earliest first."""
+    return [path for path, _ in _written(folder, "noticed")]
 
 
 def tensor_files(folder: Path) -> list[tuple[Path, int]]:

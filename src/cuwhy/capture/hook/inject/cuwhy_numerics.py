@@ -58,10 +58,22 @@ def tracer(torch: Any, folder: str, poison: bool) -> Any:
 
 
 def arm(torch: Any, folder: str, setting: str) -> None:
-    """Watch from here to the end of the process."""
-    mode = tracer(torch, folder, "poison" in setting.split(","))
+    """Watch from here to the end of the process, or while some calls of outermost modules run.
+
+    Args:
+        torch: the module.
+        folder: where the trace is written.
+        setting: words joined by commas: "detail", "poison", "from=N" and "to=N" (calls, counted from 1).
+    """
+    words = dict(word.partition("=")[::2] for word in setting.split(","))
+    mode = tracer(torch, folder, "poison" in words)
     mode.watch_modules()
-    mode.__enter__()
+    if "from" in words:
+        mode.window = (int(words["from"]), int(words["to"]))
+        if mode.window[0] <= 1:
+            mode.open()
+    else:
+        mode.open()
     atexit.register(mode.write)
     mode.write()
 
@@ -89,6 +101,9 @@ class _Tracer:
         self.folder = folder
         self.poison = poison
         self.number = 0
+        self.window: Any = None
+        self.roots = 0
+        self.opened = False
         self.found: list[dict[str, Any]] = []
         self.made = False
         self.spots: set[Any] = set()
@@ -125,8 +140,25 @@ class _Tracer:
             handle.remove()
         self.handles = []
 
+    def open(self) -> None:
+        """Begin to see operations."""
+        if not self.opened:
+            self.opened = True
+            self.__enter__()  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """See no more."""
+        if self.opened:
+            self.opened = False
+            self.__exit__(None, None, None)  # type: ignore[attr-defined]
+
     def _enter_module(self, module: Any, _inputs: Any) -> None:
         if not self.modules:
+            self.roots += 1
+            if self.window is not None and self.roots == self.window[0]:
+                self.open()
+            elif self.window is not None and self.roots == self.window[1] + 1:
+                self.close()
             self.names = {}
             root = type(module).__name__
             for name, part in module.named_modules():
