@@ -162,7 +162,7 @@ def table(arguments: argparse.Namespace) -> int:
     waits, right_bad, bad, right_ok, ok = [], 0, 0, 0, 0
     for case in recorder.load_cases(ROOT / "corpus", "*"):
         row = times.get(case.name)
-        if row is None or "run_seconds" not in row:
+        if row is None or row.get("run_code", "not run") in ("not run", "timeout"):
             continue
         try:
             diagnosis = diagnose([arguments.out / f"{case.slug}.cuwhy"], sources=[case.folder])
