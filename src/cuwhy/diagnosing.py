@@ -528,7 +528,7 @@ def _open_questions(evidence: Evidence, findings: Sequence[Finding], no_sass: bo
             "the faulting address cannot be recomputed from this dump",
             "the program's run time and a few seconds",
         )
-    if any(w.kind is WaitKind.RUNNING for w in evidence.waits) and not named:
+    if any(w.kind in (WaitKind.RUNNING, WaitKind.MEMORY) for w in evidence.waits) and not named:
         yield Next(
             "take a second dump some seconds later and compare",
             "one dump cannot tell slow from stuck",

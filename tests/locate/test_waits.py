@@ -86,3 +86,11 @@ def test_behind_a_barrier_only_where_no_other_way_leads() -> None:
     # A loop with the barrier in it: every way back leads over it.
     inside = flow_of("BAR.SYNC.DEFER_BLOCKING 0x0", "FADD R1, R1, R1", "@P0 BRA 0x0", "EXIT")
     assert waits._only_behind_barriers(inside, 1)
+
+
+def test_the_first_use_of_a_load_waits_for_memory() -> None:
+    flow = flow_of("LDG.E R8, desc[UR4][R2.64]", "IADD3 R4, R5, R6, RZ", "FFMA R9, R8, R8, R9", "EXIT")
+    assert waits._needs_load(flow, 2)
+    assert not waits._needs_load(flow, 1)
+    constant = flow_of("LDC R8, c[0x0][0x210]", "FFMA R9, R8, R8, R9", "EXIT")
+    assert not waits._needs_load(constant, 1)

@@ -80,6 +80,8 @@ def _wait(spot: Group, dump: CoreDump, grid: Grid, launch: Launch, code: CodeMap
                 )
                 address = _polled_address(spot, dump, grid, launch, code, pc, flow, entry)
                 writers = _writers(flow, entry, span, address, grid, launch, code)
+            elif _needs_load(flow, flow.listing.index(_pc(spot) - found[1].address)):
+                kind = WaitKind.MEMORY
     place = code.place(pc, grid.module)
     if (
         kind is WaitKind.SPIN
@@ -144,6 +146,23 @@ def _deferred_barrier(pc: int, grid: Grid, code: CodeMap) -> int | None:
     return None
 
 
+def _needs_load(flow: Flow, position: int) -> bool:
+    """True when the instruction at ``position`` uses what a load a few instructions before has asked for.
+
+    A warp is met there while the answer is on its way; that it has come already, a dump cannot tell.
+    """
+    if position < 0:
+        return False
+    for name in flow.reads(position):
+        for where in flow.definitions(name, position):
+            if where < 0 or not 0 < position - where <= _LOAD_DISTANCE:
+                continue
+            access = access_of(flow.listing.instructions[where])
+            if access is not None and access.kind in ("load", "atomic") and access.space != "constant":
+                return True
+    return False
+
+
 def _only_behind_barriers(flow: Flow, position: int) -> bool:
     """True when every way to ``position``, also from itself, leads over a barrier of the block."""
     waiting: list[int] = [position]
@@ -162,6 +181,10 @@ def _only_behind_barriers(flow: Flow, position: int) -> bool:
                 seen.add(before)
                 waiting.append(before)
     return True
+
+
+#: Instructions between a load and the use that a warp waits at, at most.
+_LOAD_DISTANCE = 32
 
 
 def _pc(spot: Group) -> int:

@@ -63,7 +63,7 @@ def _barrier(evidence: Evidence, number: int, waits: list[Wait]) -> Iterator[Fin
             f"barrier {number} expects {expected} threads, {arrived} wait there, {expected - arrived} are missing: "
             f"{gone} of the block's {size} threads have left the kernel"
         )
-    elif any(w.kind is WaitKind.RUNNING for w in evidence.waits):
+    elif any(w.kind in (WaitKind.RUNNING, WaitKind.MEMORY) for w in evidence.waits):
         # Somebody still runs and may yet arrive: one dump cannot tell a slow kernel from a hung one.
         return
     elif len(counts) > 1:
