@@ -25,6 +25,7 @@ TOOLS = {
     "coredump": ("CUDA driver", "580.159.04"),
     "sanitizer-xml": ("compute-sanitizer", "2025.3.1"),
     "sanitizer-text": ("compute-sanitizer", "2025.3.1"),
+    "ncu-report": ("Nsight Compute", "2025.3.1"),
 }
 LIMIT_BYTES = 400 << 10
 _SKIPPED = {"coredump.txt", "hang.txt", "run.txt", "reruns.txt", "build.txt"}

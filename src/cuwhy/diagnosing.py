@@ -63,6 +63,7 @@ class _Reading:
     sources: dict[str, str] = field(default_factory=dict)
     logs: list[LaunchLog] = field(default_factory=list)
     maps: list[MemoryMap] = field(default_factory=list)
+    profiles: list[tuple[str, bytes | memoryview]] = field(default_factory=list)
     labels: dict[str, ProcessLabel] = field(default_factory=dict)
     later: list[Finding] = field(default_factory=list)
 
@@ -75,8 +76,8 @@ def diagnose(
     """Diagnose one failure from the files it left behind.
 
     Args:
-        paths: GPU core dumps, Compute Sanitizer reports (XML or text), captured program
-            output, ``.cuwhy`` cases (file or folder), in any order; all about one failure.
+        paths: GPU core dumps, Compute Sanitizer reports (XML or text), Nsight Compute reports, captured
+            program output, ``.cuwhy`` cases (file or folder), in any order; all about one failure.
             Kinds are told by content, not by name.
         sources: folders with the program's source files, for parameter names and source
             lines; paths inside the evidence are never opened.
@@ -124,6 +125,10 @@ def diagnose_run(
                 )
         book = SourceBook(reading.sources, folders)
         _read_dumps(reading, book)
+        for name, data in reading.profiles:
+            from cuwhy.profiles.measured import profile_facts
+
+            reading.facts += profile_facts(data, name, book)
     reading.facts = with_tensors(reading.facts, reading.maps)
     reading.facts += recorded_facts(reading.facts, reading.logs)
     reading.facts += _ordered_launches(reading)
@@ -274,10 +279,7 @@ def _read(reading: _Reading, name: str, data: bytes | memoryview, kind: str) -> 
 
         reading.maps.append(read_tensors(data, name))
     elif kind == "ncu-report":
-        raise InputError(
-            f"{name}: a Nsight Compute report; this version does not read profiles yet",
-            hint="give a core dump, a sanitizer report or a log",
-        )
+        reading.profiles.append((name, data))
     elif kind == "pickle":
         raise InputError(f"{name}: a Python pickle", hint="it is never opened: a pickle can run code")
     elif kind == "case":

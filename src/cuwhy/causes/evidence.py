@@ -18,6 +18,7 @@ from cuwhy.model.facts import (
     Fault,
     HostTraceback,
     Launch,
+    LaunchProfile,
     LaunchRecord,
     Machine,
     RefusedLaunch,
@@ -55,6 +56,7 @@ class Evidence:
     blocks: list[BlockFact] = field(default_factory=list)
     numerics: list[NumericEvent] = field(default_factory=list)
     numeric_traces: list[NumericTrace] = field(default_factory=list)
+    profiles: list[LaunchProfile] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> Evidence:
@@ -80,6 +82,7 @@ class Evidence:
             BlockFact: evidence.blocks,
             NumericEvent: evidence.numerics,
             NumericTrace: evidence.numeric_traces,
+            LaunchProfile: evidence.profiles,
         }
         for fact in facts:
             lists[type(fact)].append(fact)

@@ -726,6 +726,54 @@ class DriverAllocation:
     origin: Origin = Origin("")
 
 
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """A source line of a profiled launch with what was counted on it.
+
+    Attributes:
+        place: the instruction of the line that costs most, with the line as its only frame.
+        counts: counter and its sum over the line's instructions (names of
+            :data:`cuwhy.profiles.annotate.COUNTERS`); shares: the same as % of the launch.
+        declaration: of the shared array that the line accesses, where the source says so.
+        text: of the declaration.
+    """
+
+    place: Place
+    counts: tuple[tuple[str, float], ...] = ()
+    shares: tuple[tuple[str, float], ...] = ()
+    declaration: Place | None = None
+    text: str = ""
+
+    def count(self, counter: str) -> float:
+        """Return the sum of a counter, 0 where it was not collected on this line."""
+        return dict(self.counts).get(counter, 0.0)
+
+    def share(self, counter: str) -> float:
+        """Return the line's part of a counter in % of the launch, 0 where it was not collected."""
+        return dict(self.shares).get(counter, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchProfile:
+    """What a profiler counted in one launch, as far as rules look at it.
+
+    Attributes:
+        launch: what was launched; grid id unknown.
+        values: name and number, the names of :class:`cuwhy.profiles.features.Features` and
+            :data:`cuwhy.profiles.measured.MORE`; what was not collected is not in it.
+        lines: those with most cost.
+    """
+
+    launch: Launch
+    values: tuple[tuple[str, float], ...] = ()
+    lines: tuple[CostLine, ...] = ()
+    origin: Origin = Origin("")
+
+    def value(self, name: str) -> float | None:
+        """Return one number, None when it was not collected."""
+        return dict(self.values).get(name)
+
+
 Fact = (
     Machine
     | Launch
@@ -746,4 +794,5 @@ Fact = (
     | BlockFact
     | NumericEvent
     | NumericTrace
+    | LaunchProfile
 )

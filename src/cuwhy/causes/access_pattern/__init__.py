@@ -1,0 +1,1 @@
+"""Causes of the class ``access-pattern``."""

@@ -1,0 +1,1 @@
+"""Rule and README of one cause: shared bank conflict."""
