@@ -321,6 +321,8 @@ def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
             text = f"{fact.kind} at operation {fact.operation.number:,}, `{fact.operation.name}`"
         elif isinstance(fact, DriverAllocation):
             text = f"allocation of {fact.size:,} bytes at {fact.address:#x}"
+        elif isinstance(fact, LaunchProfile):
+            text = f"profiled {_measured(fact)}"
         if text:
             page.item(
                 "", f"{text}  [{fact.origin.artefact}{': ' + fact.origin.where if fact.origin.where else ''}]"
