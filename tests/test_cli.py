@@ -79,7 +79,7 @@ def test_several_files_are_one_failure(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (b"", "empty"),
         (b"\x80\x04\x95abc", "pickle"),
-        (b"NVR\0" + bytes(100), "Nsight Compute"),
+        (b"NVR\0" + bytes(100), "cuwhy: file: "),
         (bytes(range(256)) * 8, "neither"),
         (b"\x7fELF" + bytes(100), "neither"),
         (b"PK\x03\x04" + bytes(40), ""),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cuwhy.locate.sources import SourceBook
+from cuwhy.model.errors import CuwhyError
 from cuwhy.model.facts import CostLine, Launch, LaunchProfile, Origin
 from cuwhy.model.place import Frame, Place
 from cuwhy.model.profile import InstructionCost, ProfiledLaunch
@@ -41,7 +42,11 @@ def profile_facts(data: bytes | memoryview, name: str, book: SourceBook) -> list
         # NVIDIA's reader takes a file; the artefact may stand in a case.
         path = Path(folder) / (os.path.basename(name) or "report.ncu-rep")
         path.write_bytes(data)
-        launches = parse_ncu_report(path)
+        try:
+            launches = parse_ncu_report(path)
+        except CuwhyError as error:
+            # Its name, not that of the copy, which is gone when somebody reads this.
+            raise type(error)(error.message.replace(str(path), name), hint=error.hint) from error
     return [profile_fact(launch, name, book) for launch in launches]
 
 
