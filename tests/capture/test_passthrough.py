@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -121,17 +122,20 @@ def test_much_output_goes_through_quickly_in_little_memory(place: Place) -> None
     begin = time.monotonic()
     process = place.start("run", "--case", "big.cuwhy", *place.python(code))
     assert process.stdout is not None
-    total = 0
+    total = peak = 0
     while data := process.stdout.read1(1 << 20):  # type: ignore[attr-defined]
         total += len(data)
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
+        # Not ru_maxrss: that of pytest itself, in whose copy the process began, is in it.
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = max(peak, *(int(kb) for kb in re.findall(r"VmHWM:\s+(\d+) kB", status)), 0)
+    process.wait(30)
     process.stdout.close()
     assert process.stderr is not None
     process.stderr.close()
     assert total == 3200 * 65536
-    assert usage.ru_maxrss < 150_000, "kB"
-    assert time.monotonic() - begin < 8
+    assert 0 < peak < 150_000, "kB"
+    assert time.monotonic() - begin < 20
     with open_case(place.folder / "work" / "big.cuwhy") as case:
         log = case.read("stdout.log")
     assert len(log) == 2 * (8 << 20) + len(b"\n[cuwhy: 192937984 bytes left out here]\n")
