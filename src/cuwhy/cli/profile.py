@@ -114,7 +114,8 @@ def _show(result: Profiled, sources: list[str]) -> None:
     from pathlib import Path
 
     from cuwhy.capture.profiling import COUNTERS_FIX
-    from cuwhy.cli.pursuing import say
+    from cuwhy.cli.pursuing import rendered, say
+    from cuwhy.diagnosing import diagnose
     from cuwhy.locate.sources import SourceBook
     from cuwhy.profiles.annotate import annotate
     from cuwhy.profiles.features import features_of
@@ -122,6 +123,9 @@ def _show(result: Profiled, sources: list[str]) -> None:
 
     book = SourceBook({}, tuple(Path(folder) for folder in sources))
     parts = []
+    if result.reports:
+        diagnosis = diagnose([report.path for report in result.reports], sources=sources)
+        parts.append(rendered(diagnosis, verbose=False))
     for report in result.reports:
         parts += [
             render_launch(launch, features_of(launch), annotate(launch, book)) for launch in report.launches
@@ -139,7 +143,7 @@ def _show(result: Profiled, sources: list[str]) -> None:
                 "without counters nsys (Nsight Systems) and, for Python, PyTorch's profiler can time kernels"
             )
     lines += [
-        f"report: {report.path} ({report.path.stat().st_size / 1e6:.1f} MB); ncu-ui opens it"
+        f"report: {report.path} ({report.path.stat().st_size / 1e6:.1f} MB); `cuwhy diagnose` and ncu-ui read it"
         for report in result.reports
     ]
     say(lines, "\n".join(part for part in parts if part))

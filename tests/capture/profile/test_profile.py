@@ -99,6 +99,9 @@ def test_two_phases(place: Place) -> None:
     # What was measured: see tests/profiles for where these numbers come from.
     assert "100.0 %          1" in ended.err
     assert re.search(r"excess shared wavefronts +93\.9 %", ended.err)
+    # The cause, and the declaration to pad.
+    assert "access-pattern/shared-bank-conflict" in ended.err
+    assert "__shared__ float tile[32][32];" in ended.err
     # 128 x 128 blocks of 8 warps, 4 reads of a column each: 31 wavefronts too many every time.
     excess = 128 * 128 * 8 * 4 * 31
     assert f"rotate.cu:35: 100 % of the excess shared wavefronts ({excess:,})" in ended.err
@@ -428,4 +431,11 @@ def test_diagnose_kernel(
     monkeypatch.setenv("FAKE_NCU", "denied")
     with pytest.raises(InputError, match="counters may not be read"):
         cuwhy.diagnose_kernel("rotate", command)
+    (place.folder / "calls").unlink()
+    monkeypatch.setenv("FAKE_NCU", "ok")
+    diagnosis = cuwhy.diagnose_kernel("rot", command, sources=[DATA])
+    assert diagnosis.primary is not None
+    assert diagnosis.primary.cause.name == "access-pattern/shared-bank-conflict"
+    assert diagnosis.primary.place is not None
+    assert diagnosis.primary.place.short == "rotate.cu:35"
     assert capfd.readouterr() == ("", "")
