@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
@@ -18,7 +19,8 @@ from cuwhy.registers.analysis import RegisterReport, analyse, step_of
 from cuwhy.registers.liveness import parse_live_ranges
 
 DATA = Path(__file__).parent / "data"
-CUBIN = DATA / "pressure.cubin"
+CUBIN = DATA / "pressure.cubin"  # unpacked here, ignored by git
+CUBIN.write_bytes(lzma.decompress((DATA / "pressure.cubin.xz").read_bytes()))
 KERNELS = {"crowded": "_Z7crowdedPKfPfi", "tiled": "_Z5tiledPKfPf", "indexed": "_Z7indexedPKiPi"}
 
 
