@@ -26,8 +26,9 @@ from cuwhy.locate.recorded import (
     recorded_facts,
 )
 from cuwhy.locate.sources import SourceBook
+from cuwhy.locate.surroundings import excerpts, listings, timeline
 from cuwhy.locate.tensors import whereabouts, with_tensors
-from cuwhy.model.diagnosis import Artefact, Diagnosis, Excerpt, Finding, Next, Role
+from cuwhy.model.diagnosis import Artefact, Diagnosis, Finding, Next, Role
 from cuwhy.model.errors import InputError
 from cuwhy.model.facts import Fact, Fault, Machine, Origin, Rerun, SanitizerFault, WaitKind
 from cuwhy.read.launchlog import LaunchLog
@@ -134,7 +135,13 @@ def diagnose_run(
     reading.facts += _ordered_launches(reading)
     diagnosis = conclude(reading.facts, reading.artefacts, reading.notes)
     findings = (*diagnosis.findings, *reading.later)
-    return replace(diagnosis, findings=findings, excerpts=_excerpts(findings, book))
+    return replace(
+        diagnosis,
+        findings=findings,
+        excerpts=excerpts(findings, book),
+        listings=listings(findings, book),
+        timeline=timeline(diagnosis.primary, reading.logs),
+    )
 
 
 def _ordered_launches(reading: _Reading) -> list[Fact]:
@@ -153,18 +160,6 @@ def _ordered_launches(reading: _Reading) -> list[Fact]:
     found: list[Fact] = list(records[-_MAX_RECORDS:])
     found += dict.fromkeys(block for pair in again for block in pair)
     return [fact for fact in found if fact not in reading.facts]
-
-
-def _excerpts(findings: Iterable[Finding], book: SourceBook) -> tuple[Excerpt, ...]:
-    """The lines of every frame that a finding names."""
-    found: dict[tuple[str, int], Excerpt] = {}
-    for finding in findings:
-        frames = [f for place in (finding.place, finding.other) if place is not None for f in place.frames]
-        for frame in [*frames, *((finding.host,) if finding.host is not None else ())]:
-            text = book.line(frame)
-            if text is not None and frame.file is not None and frame.line is not None:
-                found.setdefault((frame.file, frame.line), Excerpt(frame.file, frame.line, text))
-    return tuple(found.values())
 
 
 # -- reading ---------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_keys_stay() -> None:
     case = ROOT / "corpus/memory/global-out-of-bounds/bad_starter_oob/evidence.cuwhy"
     data = to_dict(diagnose(case))
     assert set(data) == {
-        "schema", "cuwhy", "diagnosed", "findings", "open", "notes", "artefacts", "excerpts", "facts",
+        "schema", "cuwhy", "diagnosed", "findings", "open", "notes", "artefacts", "excerpts", "listings", "timeline", "facts",
     }  # fmt: skip
     finding = data["findings"][0]
     assert set(finding) == {

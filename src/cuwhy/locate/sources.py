@@ -69,6 +69,11 @@ class SourceBook:
             return None
         return lines[frame.line - 1].strip()[:_MAX_LINE] or None
 
+    @staticmethod
+    def clipped(text: str) -> str:
+        """Return a line as it is indented, tabs as blanks, at most 200 characters."""
+        return text.expandtabs(4).rstrip()[:_MAX_LINE]
+
     def parameters(self, place: Place | None, kernel: str) -> list[str]:
         """Return the names of a kernel's parameters, in order; empty when they cannot be told."""
         frame = place.frames[-1] if place is not None and place.frames else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from cuwhy.model.facts import Dim3, Threads
+from cuwhy.model.facts import MAX_RANGES, Dim3, Threads
 from cuwhy.read.groups import linear
 
 _WARP = 32
@@ -45,7 +45,23 @@ def summarise(
         first_thread=lanes[0] if lanes else None,
         pattern=_pattern(threads, ordered, seen, grid, block),
         blocks_seen=len(seen),
+        block_ranges=_runs(linear(b, grid) for b in ordered),
+        seen_ranges=_runs(linear(b, grid) for b in seen),
+        thread_ranges=_runs(linear(t, block) for t in lanes),
     )
+
+
+def _runs(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending numbers as runs; empty when there are too many to keep."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number <= runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        elif len(runs) == MAX_RANGES:
+            return ()
+        else:
+            runs.append((number, number))
+    return tuple(runs)
 
 
 def _pattern(

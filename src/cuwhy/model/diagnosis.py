@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from cuwhy.model.facts import Fact, Launch, Threads
+from cuwhy.model.facts import Fact, Launch, LaunchRecord, Threads
 from cuwhy.model.place import Frame, Place
 
 
@@ -148,6 +148,15 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """The lines around a place that a finding names: file as in the line table, 1-based first line, texts."""
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The answer for one failure.
 
@@ -158,6 +167,8 @@ class Diagnosis:
         open: what is not known and what would tell.
         notes: limits of this reading ("nvdisasm is not installed: no SASS").
         excerpts: source lines that findings name, where the source is at hand.
+        listings: the same with the lines around them.
+        timeline: launches of the failing process up to the one that the first finding is about, oldest first.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -166,6 +177,8 @@ class Diagnosis:
     open: tuple[Next, ...] = ()
     notes: tuple[str, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
+    listings: tuple[Listing, ...] = ()
+    timeline: tuple[LaunchRecord, ...] = ()
 
     @property
     def primary(self) -> Finding | None:

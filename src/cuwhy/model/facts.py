@@ -210,6 +210,9 @@ class Threads:
             thread; None when unknown.
         pattern: the shape of the set in words ("one lane", "a whole block").
         blocks_seen: how many blocks were on the chip to be looked at.
+        block_ranges: which blocks, as linear numbers (x fastest), first and last of each run; seen_ranges:
+            likewise those on the chip; thread_ranges: which threads of ``first_block``.  Each holds
+            at most :data:`MAX_RANGES` runs, and is empty where that is not enough or nothing is known.
     """
 
     count: int = 0
@@ -219,6 +222,13 @@ class Threads:
     first_thread: Dim3 | None = None
     pattern: str = ""
     blocks_seen: int = 0
+    block_ranges: tuple[tuple[int, int], ...] = ()
+    seen_ranges: tuple[tuple[int, int], ...] = ()
+    thread_ranges: tuple[tuple[int, int], ...] = ()
+
+
+#: Runs that a :class:`Threads` keeps of each kind: a picture needs no more, and a hostile dump gets no more.
+MAX_RANGES = 256
 
 
 @dataclass(frozen=True, slots=True)

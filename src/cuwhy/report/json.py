@@ -30,6 +30,11 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "notes": list(diagnosis.notes),
         "artefacts": [dataclasses.asdict(artefact) for artefact in diagnosis.artefacts],
         "excerpts": [dataclasses.asdict(excerpt) for excerpt in diagnosis.excerpts],
+        "listings": [
+            {"file": listing.file, "first": listing.first, "lines": list(listing.lines)}
+            for listing in diagnosis.listings
+        ],
+        "timeline": [_plain(record) for record in diagnosis.timeline],
         "facts": [{"type": type(fact).__name__, **_plain(fact)} for fact in diagnosis.facts],
     }
 

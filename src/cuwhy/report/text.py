@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 
 from cuwhy.locate.tensors import describe
-from cuwhy.model.cuda import EXCEPTIONS
 from cuwhy.model.diagnosis import Diagnosis, Finding, Role
-from cuwhy.model.facts import (
-    BlockFact,
-    Dim3,
-    DriverAllocation,
-    Fault,
-    Launch,
-    LaunchProfile,
-    LaunchRecord,
-    Machine,
-    RefusedLaunch,
-    Rerun,
-    SanitizerFault,
-    TensorFact,
-    Threads,
-    Wait,
-)
-from cuwhy.model.numerics import NumericEvent, NumericTrace
+from cuwhy.model.facts import Launch, LaunchProfile, Wait
 from cuwhy.model.place import Place
 from cuwhy.report.escape import safe
+from cuwhy.report.words import (
+    clean_texts,
+    fact_text,
+    finding_tags,
+    launch_text,
+    measured_text,
+    origin_text,
+    threads_text,
+    who_text,
+)
 
 #: Profiled launches that are listed where no cause was found.
 _MAX_PROFILES = 5
@@ -97,11 +89,11 @@ def render(diagnosis: Diagnosis, *, width: int = 80, colour: bool = False, verbo
         )
         for wait in running[:3]:
             page.wrap(
-                f"{wait.kind.value} at {wait.place.short if wait.place else '?'}: {_threads(wait.threads)}"
+                f"{wait.kind.value} at {wait.place.short if wait.place else '?'}: {threads_text(wait.threads)}"
             )
         for profile in profiles[:_MAX_PROFILES]:
-            page.wrap(_measured(profile))
-        for summary in _clean(diagnosis):
+            page.wrap(measured_text(profile))
+        for summary in clean_texts(diagnosis):
             page.wrap(summary)
     shown = 0
     for finding in diagnosis.findings:
@@ -134,30 +126,8 @@ def render(diagnosis: Diagnosis, *, width: int = 80, colour: bool = False, verbo
     return "\n".join(page.lines) + "\n"
 
 
-def _measured(profile: LaunchProfile) -> str:
-    """How near to its roofs a launch is: ``copy: 247.9 us, device memory at 88 %, SMs at 10 % of the peak``."""
-    time = profile.value("microseconds")
-    roofs = [
-        f"{words} at {value:.0f} %"
-        for words, name in (
-            ("device memory", "dram_throughput"),
-            ("L2", "l2_throughput"),
-            ("SMs", "sm_throughput"),
-        )
-        if (value := profile.value(name)) is not None
-    ]
-    parts = [f"{time:,.1f} us"] if time is not None else []
-    parts += [f"{', '.join(roofs)} of the peak"] if roofs else []
-    return f"{profile.launch.short}: {', '.join(parts) or 'nothing was collected'}"
-
-
 def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool) -> None:
-    about = [] if finding.role is Role.PRIMARY else [finding.role.value]
-    about.append(finding.cause.severity.value)
-    if finding.confidence is not None and not finding.cause.name.startswith("unknown/"):
-        seen = finding.confidence.hits + finding.confidence.misses
-        about.append(f"{finding.confidence.value:.0%} sure: {finding.confidence.hits} of {seen} cases")
-    page.line(f"{page.style(safe(finding.cause.name), _BOLD + _RED)}  ({', '.join(about)})")
+    page.line(f"{page.style(safe(finding.cause.name), _BOLD + _RED)}  ({', '.join(finding_tags(finding))})")
     page.wrap(finding.sentence)
     page.line()
     if finding.place is not None:
@@ -166,10 +136,7 @@ def _finding(page: _Page, diagnosis: Diagnosis, finding: Finding, verbose: bool)
         _place(page, diagnosis, "and", finding.other, verbose)
     _kernel(page, diagnosis, finding)
     if finding.threads is not None and finding.threads.count:
-        who = _threads(finding.threads)
-        if finding.launch is not None and not finding.launch.grid_certain:
-            who = who.replace("of every block", "of every block seen")
-        page.item("threads", who)
+        page.item("threads", who_text(finding))
     if finding.host is not None:
         where = f" in {finding.host.function}" if finding.host.function else ""
         page.item("host", finding.host.short + where)
@@ -225,38 +192,7 @@ def _kernel(page: _Page, diagnosis: Diagnosis, finding: Finding) -> None:
         if finding.kernel:
             page.item("kernel", finding.kernel)
         return
-    least = "" if launch.grid_certain else "at least "
-    text = f"{launch.short}<<<{least}{_dims(launch.grid)}, {_dims(launch.block)}>>>"
-    if launch.cluster not in ((0, 0, 0), (1, 1, 1)):
-        text += f", clusters of {_dims(launch.cluster)}"
-    text += f"; launch {launch.grid_id} of its context" if launch.grid_id else ""
-    machine = next((m for m in _of(diagnosis, Machine)), None)
-    if launch.device >= 0:
-        text += f", device {launch.device}" + (f" ({machine.device})" if machine is not None else "")
-    page.item("kernel", text)
-
-
-def _of(diagnosis: Diagnosis, kind: type[Machine]) -> Iterable[Machine]:
-    return (fact for fact in diagnosis.facts if isinstance(fact, kind))
-
-
-def _dims(value: Dim3) -> str:
-    return str(value[0]) if value[1] == value[2] == 1 else f"({value[0]}, {value[1]}, {value[2]})"
-
-
-def _index(value: Dim3 | None) -> str:
-    return f"({value[0]},{value[1]},{value[2]})" if value is not None else "(?)"
-
-
-def _threads(threads: Threads) -> str:
-    text = f"{threads.count:,} thread{'s' if threads.count != 1 else ''}"
-    if threads.blocks:
-        text += f" in {threads.warps:,} warp{'s' if threads.warps != 1 else ''}"
-    if threads.pattern:
-        text += f": {threads.pattern}"
-    if threads.first_thread is not None:
-        text += f"; first: thread {_index(threads.first_thread)} of block {_index(threads.first_block)}"
-    return text
+    page.item("kernel", launch_text(diagnosis, launch))
 
 
 def _arguments(page: _Page, launch: Launch) -> None:
@@ -268,65 +204,12 @@ def _arguments(page: _Page, launch: Launch) -> None:
             page.item("", describe(argument.target))
 
 
-def _clean(diagnosis: Diagnosis) -> list[str]:
-    from cuwhy.model.facts import CleanExit, SanitizerSummary
-
-    lines = []
-    for fact in diagnosis.facts:
-        if isinstance(fact, SanitizerSummary):
-            lines.append(f"{fact.tool} ran to its end with {fact.errors} errors")
-        elif isinstance(fact, NumericTrace) and not fact.events:
-            lines.append(f"no operation of {fact.operations:,} made an Inf or NaN out of none")
-        elif isinstance(fact, CleanExit):
-            lines.append(f"the program's output ends well: {fact.text}")
-    return lines[:4]
-
-
 def _appendix(page: _Page, diagnosis: Diagnosis) -> None:
     page.line()
     page.line("facts, and where they were read")
     for fact in diagnosis.facts[:40]:
-        text = ""
-        if isinstance(fact, Machine):
-            text = f"{fact.device} ({fact.architecture}, {fact.sm_count} SMs), driver {fact.driver}, CUDA {fact.cuda}"
-        elif isinstance(fact, Launch):
-            text = f"launch {fact.grid_id}: {fact.name}, {fact.registers} registers a thread, context {fact.context:#x}"
-        elif isinstance(fact, Fault):
-            kind = EXCEPTIONS.get(fact.exception)
-            text = f"{kind.name if kind else 'stopped'} at {fact.place.short if fact.place else '?'}: {_threads(fact.threads)}"
-        elif isinstance(fact, Wait):
-            text = f"{fact.kind.value} at {fact.place.short if fact.place else '?'}: {_threads(fact.threads)}"
-        elif isinstance(fact, SanitizerFault):
-            text = f"{fact.tool}: {fact.message}"
-        elif isinstance(fact, LaunchRecord):
-            text = (
-                f"recorded {fact.kind} launch {fact.number} of {fact.kernel or '?'}, process {fact.process}"
-            )
-        elif isinstance(fact, RefusedLaunch):
-            text = f"refused with {fact.record.code}: {fact.record.kernel or '?'}"
-            if fact.record.kind != "load":
-                text += f", {_dims(fact.record.grid)} blocks of {_dims(fact.record.block)}"
-        elif isinstance(fact, TensorFact):
-            frame = f", in {fact.frame.short}" if fact.frame is not None else ""
-            text = f"tensor {fact.text} at {fact.pointer:#x}, {fact.bytes:,} bytes{frame}"
-        elif isinstance(fact, BlockFact):
-            text = f"{fact.state} block of {fact.size:,} bytes at {fact.address:#x}, stream {fact.stream:#x}"
-        elif isinstance(fact, Rerun):
-            settings = " and ".join(setting.text for setting in fact.settings) or "as it is"
-            outcome = {True: "passed", False: "failed", None: "undecided"}[fact.passed]
-            text = f"run {settings}: {outcome} ({fact.judged}), {fact.seconds:.1f} s"
-        elif isinstance(fact, NumericTrace):
-            text = f"{fact.operations:,} operations of process {fact.process} watched on {' and '.join(fact.devices) or 'no device'}"
-        elif isinstance(fact, NumericEvent):
-            text = f"{fact.kind} at operation {fact.operation.number:,}, `{fact.operation.name}`"
-        elif isinstance(fact, DriverAllocation):
-            text = f"allocation of {fact.size:,} bytes at {fact.address:#x}"
-        elif isinstance(fact, LaunchProfile):
-            text = f"profiled {_measured(fact)}"
-        if text:
-            page.item(
-                "", f"{text}  [{fact.origin.artefact}{': ' + fact.origin.where if fact.origin.where else ''}]"
-            )
+        if text := fact_text(fact):
+            page.item("", f"{text}  [{origin_text(fact)}]")
     if len(diagnosis.facts) > 40:
         page.item("", f"and {len(diagnosis.facts) - 40} more (--json has all)")
     page.line()
