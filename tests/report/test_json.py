@@ -15,18 +15,10 @@ from cuwhy.report.json import render, to_dict
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "diagnosis.schema.json").read_text("utf-8"))
-CASES = sorted(ROOT.glob("corpus/*/*/*/evidence.cuwhy"))
 
 
 def test_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda path: "/".join(path.parts[-4:-1]))
-def test_every_case_fits(case: Path) -> None:
-    text = render(diagnose(case, sources=[case.parent]))
-    assert text.isascii()
-    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(text))
 
 
 def test_keys_stay() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,9 @@ from cuwhy.model.facts import (
 )
 from cuwhy.model.numerics import NumericEvent, NumericTrace
 from cuwhy.model.place import Frame
+
+#: Frames of Triton between a launch and the user's line, as a text report names them: without a path.
+_TRITON_LAUNCHER = frozenset({("__call__", "driver.py"), ("run", "jit.py"), ("<lambda>", "jit.py")})
 
 
 @dataclass(slots=True)
@@ -120,8 +123,11 @@ class Evidence:
         for report in reports:
             for frame in report.host:
                 # The stub that nvcc writes around a launch is nobody's line.
-                if frame.file is not None and not frame.is_library and not frame.file.endswith(".stub.c"):
-                    return frame
+                if frame.file is None or frame.is_library or frame.file.endswith(".stub.c"):
+                    continue
+                if (frame.function, frame.file) in _TRITON_LAUNCHER:
+                    continue
+                return frame
         return self.host_line()
 
     def rerun_pattern(self) -> RerunPattern:
@@ -173,11 +179,16 @@ def _joined(reports: list[SanitizerFault]) -> list[SanitizerFault]:
         joined[key] = replace(
             known,
             allocation=known.allocation or report.allocation,
-            host=known.host or report.host,
+            host=max(known.host, report.host, key=_full_paths),
             kernel=known.kernel or report.kernel,
             hazards=known.hazards or report.hazards,
         )
     return list(joined.values())
+
+
+def _full_paths(frames: Sequence[Frame]) -> int:
+    """How many frames say where their file is: the XML does, the text has base names."""
+    return sum(frame.file is not None and "/" in frame.file for frame in frames)
 
 
 def _spot(frame: Frame | None) -> tuple[str, int | None] | None:

@@ -27,6 +27,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("--json", action="store_true", help="print JSON (docs/diagnosis.schema.json)")
     parser.add_argument(
+        "--html", metavar="FILE", help="also write a report as one HTML file (- for standard output)"
+    )
+    parser.add_argument(
         "--source",
         action="append",
         default=[],
@@ -48,6 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     from cuwhy.diagnosing import diagnose
 
     diagnosis = diagnose(arguments.files, sources=arguments.source or ["."])
+    if arguments.html is not None:
+        from cuwhy.cli.writing import write_report
+        from cuwhy.report.html import render as render_html
+
+        write_report(arguments.html, render_html(diagnosis))
+        if arguments.html == "-":
+            return 0 if diagnosis.named else 1
     if arguments.json:
         from cuwhy.report.json import render as render_json
 
@@ -61,5 +71,4 @@ def run(arguments: argparse.Namespace) -> int:
         text = render(diagnosis, width=width, colour=colour, verbose=arguments.verbose)
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    named = any(not f.cause.name.startswith("unknown/") for f in diagnosis.findings)
-    return 0 if named else 1
+    return 0 if diagnosis.named else 1

@@ -25,6 +25,7 @@ def _parser() -> argparse.ArgumentParser:
         doctor,
         launch_check,
         numerics,
+        open,
         poke,
         profile,
         registers,
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_parser(verbs)
     resume.add_parser(verbs)
     diagnose.add_parser(verbs)
+    open.add_parser(verbs)
     causes.add_parsers(verbs)
     case.add_parser(verbs)
     numerics.add_parser(verbs)

@@ -188,6 +188,11 @@ class Diagnosis:
                 return finding
         return None
 
+    @property
+    def named(self) -> bool:
+        """True when a finding names a cause, rather than saying that none is known."""
+        return any(not finding.cause.name.startswith("unknown/") for finding in self.findings)
+
     def excerpt(self, frame: Frame | None) -> str | None:
         """Return the source line of a frame, None when it is not at hand."""
         if frame is None:

@@ -24,7 +24,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION,
         "cuwhy": __version__,
-        "diagnosed": any(not f.cause.name.startswith("unknown/") for f in diagnosis.findings),
+        "diagnosed": diagnosis.named,
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "open": [dataclasses.asdict(question) for question in diagnosis.open],
         "notes": list(diagnosis.notes),
